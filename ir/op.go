@@ -1,0 +1,200 @@
+package ir
+
+import "fmt"
+
+// OpKind identifies an operator; its row in the table says all about it.
+type OpKind uint8
+
+// Operators. Images are NHWC, convolution weights OHWI ([out, kh, kw, in/groups]).
+const (
+	OpInvalid OpKind = iota
+
+	// Products.
+	Conv2D
+	MatMul
+
+	// Windows and reductions.
+	MaxPool
+	AvgPool
+	ReduceSum
+	ReduceMean
+	ReduceMax
+	ReduceMin
+	Softmax
+	LogSoftmax
+	LRN
+
+	// Element-wise with two operands (NumPy broadcasting).
+	Add
+	Sub
+	Mul
+	Div
+	Min
+	Max
+	Pow
+
+	// Element-wise with one operand.
+	Relu
+	LeakyRelu
+	Clip
+	Sigmoid
+	HardSigmoid
+	HardSwish
+	Tanh
+	Exp
+	Log
+	Sqrt
+	Reciprocal
+	Neg
+	Abs
+	Erf
+	Floor
+	Ceil
+	Round
+	Softplus
+	Elu
+	LUT
+
+	// Shape.
+	Reshape
+	Transpose
+	Concat
+	Slice
+	Pad
+	Expand
+	Gather
+
+	// Numbers.
+	Cast
+	Quantize
+	Dequantize
+	Requantize
+	Reinterpret
+
+	numOpKinds
+)
+
+// Attr is the attribute struct of an operator: a pointer to one of the types
+// below, or nil. Field tags give the names in the textual form.
+type Attr any
+
+// Act is an activation fused into a product or an element-wise operator. In
+// fixed point it is a clamp of the result's codes to the codes of Lo and Hi.
+type Act struct {
+	Lo float32 `ir:"lo"` // −Inf when unbounded
+	Hi float32 `ir:"hi"` // +Inf when unbounded
+}
+
+// ConvAttr belongs to Conv2D.
+type ConvAttr struct {
+	Strides   [2]int `ir:"strides"`   // along H, W
+	Pads      [4]int `ir:"pads"`      // top, left, bottom, right
+	Dilations [2]int `ir:"dilations"` // along H, W
+	Groups    int    `ir:"groups"`
+	Act       *Act   `ir:"act"`
+}
+
+// MatMulAttr belongs to MatMul.
+type MatMulAttr struct {
+	Act *Act `ir:"act"`
+}
+
+// BinaryAttr belongs to Add, Sub and Mul (others have none).
+type BinaryAttr struct {
+	Act *Act `ir:"act"`
+}
+
+// PoolAttr belongs to MaxPool and AvgPool. The result's spatial shape is that
+// of floor((in + pads − dilation·(kernel−1) − 1) / stride) + 1; ceil mode is
+// expressed at import as larger bottom and right pads. Padding is never part of
+// a maximum, and part of an average only with CountPad.
+type PoolAttr struct {
+	Kernel    [2]int `ir:"kernel"`
+	Strides   [2]int `ir:"strides"`
+	Pads      [4]int `ir:"pads"`
+	Dilations [2]int `ir:"dilations"`
+	CountPad  bool   `ir:"count_pad"`
+	// CeilPads is how much of the bottom and right pads came from ceil mode;
+	// that part is outside the divisor even with CountPad.
+	CeilPads [2]int `ir:"ceil_pads"`
+}
+
+// ReduceAttr belongs to the reductions. Axes are non-negative and ascending.
+type ReduceAttr struct {
+	Axes     []int `ir:"axes"`
+	KeepDims bool  `ir:"keepdims"`
+}
+
+// AxisAttr belongs to Softmax, LogSoftmax, Concat and Gather.
+type AxisAttr struct {
+	Axis int `ir:"axis"`
+}
+
+// LRNAttr belongs to LRN: y = x / (bias + alpha/size · Σ x²)^beta over a window
+// of Size along Axis.
+type LRNAttr struct {
+	Axis  int     `ir:"axis"`
+	Size  int     `ir:"size"`
+	Alpha float32 `ir:"alpha"`
+	Beta  float32 `ir:"beta"`
+	Bias  float32 `ir:"bias"`
+}
+
+// ClipAttr belongs to Clip.
+type ClipAttr struct {
+	Lo float32 `ir:"lo"`
+	Hi float32 `ir:"hi"`
+}
+
+// AlphaBetaAttr belongs to LeakyRelu and Elu (alpha) and HardSigmoid (both).
+type AlphaBetaAttr struct {
+	Alpha float32 `ir:"alpha"`
+	Beta  float32 `ir:"beta"`
+}
+
+// ShapeAttr belongs to Reshape and Expand: the result's shape.
+type ShapeAttr struct {
+	Shape []int `ir:"shape"`
+}
+
+// PermAttr belongs to Transpose: result dimension i is operand dimension Perm[i].
+type PermAttr struct {
+	Perm []int `ir:"perm"`
+}
+
+// SliceAttr belongs to Slice, one entry a dimension: begin, step (may be
+// negative) and number of elements taken.
+type SliceAttr struct {
+	Starts []int `ir:"starts"`
+	Steps  []int `ir:"steps"`
+	Sizes  []int `ir:"sizes"`
+}
+
+// PadMode says what Pad writes outside the operand.
+type PadMode uint8
+
+// Padding modes.
+const (
+	PadConstant PadMode = iota
+	PadReflect
+	PadEdge
+	PadWrap
+)
+
+var padModeNames = [...]string{"constant", "reflect", "edge", "wrap"}
+
+// String returns the name of the mode in the textual form.
+func (m PadMode) String() string {
+	if int(m) < len(padModeNames) {
+		return padModeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// PadAttr belongs to Pad, one entry a dimension; negative entries crop.
+type PadAttr struct {
+	Begin []int   `ir:"begin"`
+	End   []int   `ir:"end"`
+	Mode  PadMode `ir:"mode"`
+	Value float64 `ir:"value"` // real value; in fixed point its code is written
+}
