@@ -1,0 +1,38 @@
+# situ: build, test, check, bench, fuzz. Everything is plain go; these targets
+# only save typing and agree with what continuous integration runs.
+
+GO       ?= go
+FUZZTIME ?= 60s
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build test check bench fuzz generate accuracy
+
+build: ## the command line, into bin/
+	$(GO) build -o bin/situ ./cmd/situ
+
+test: ## all tests
+	$(GO) test ./...
+
+check: ## format, vet, staticcheck, build, generated files, tests
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) build ./...
+	$(GO) run ./internal/gendocs -check
+	$(GO) test ./...
+
+bench: ## benchmarks, with ratios taken in one run
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/gemm ./internal/fixed ./emulator ./runtime
+
+fuzz: ## each fuzz target for FUZZTIME
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+	  done; done
+
+generate: ## reference pages and protobuf code
+	$(GO) run ./internal/gendocs
+	$(GO) generate ./...
+
+accuracy: ## top-1 on MNIST (10,000) and CIFAR-10 (100) beside the float model
+	$(GO) test -run TestAccuracy -v -count=1 ./runtime
