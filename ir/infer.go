@@ -40,6 +40,14 @@ func InferType(g *Graph, op *Op) (Type, error) {
 
 // checkType reports whether t is an allowed result type for op.
 func checkType(g *Graph, op *Op, t Type) error {
+	if err := checkOp(g, op, t); err != nil {
+		return opError(op, "%w", err)
+	}
+	return nil
+}
+
+// checkOp is checkType without the operator's name in its error.
+func checkOp(g *Graph, op *Op, t Type) error {
 	in, shape, err := inferShape(g, op)
 	if err == nil {
 		err = ValidType(t)
@@ -50,10 +58,7 @@ func checkType(g *Graph, op *Op, t Type) error {
 	if err == nil {
 		err = checkNumbers(op, in, t)
 	}
-	if err != nil {
-		return opError(op, "%w", err)
-	}
-	return nil
+	return err
 }
 
 func inferShape(g *Graph, op *Op) ([]Type, []int, error) {

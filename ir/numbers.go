@@ -274,9 +274,20 @@ func checkMoved(op *Op, in []Type, t Type) error {
 	}
 	if !t.Quant.Equal(q) {
 		return fmt.Errorf("moves codes unchanged, so the quantisation of operand and result must be the same (%s and %s)",
-			quantString(q), quantString(t.Quant))
+			briefQuant(q), briefQuant(t.Quant))
 	}
 	return nil
+}
+
+// briefQuant is a Quant for messages: lists of scales are not spelt out.
+func briefQuant(q *Quant) string {
+	switch {
+	case q == nil:
+		return "none"
+	case len(q.Scale) > 4:
+		return fmt.Sprintf("%d scales along axis %d", len(q.Scale), q.Axis)
+	}
+	return q.String()
 }
 
 // movedQuant returns what the quantisation of operand 0 becomes when its codes
