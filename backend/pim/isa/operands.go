@@ -1,0 +1,359 @@
+package isa
+
+// Operand positions, one block an instruction: Inst.Args[MVMSrc] is the source
+// address of an mvm. A test checks them against the table.
+const (
+	// loop
+	LoopCount = 0
+
+	// set
+	SetReg = 0
+	SetImm = 1
+
+	// addi
+	AddiReg = 0
+	AddiImm = 1
+
+	// barrier
+	BarrierId    = 0
+	BarrierFirst = 1
+	BarrierCount = 2
+
+	// load
+	LoadDst   = 0
+	LoadSrc   = 1
+	LoadN2    = 2
+	LoadDstS2 = 3
+	LoadSrcS2 = 4
+	LoadN1    = 5
+	LoadDstS1 = 6
+	LoadSrcS1 = 7
+	LoadLen   = 8
+
+	// store
+	StoreDst   = 0
+	StoreSrc   = 1
+	StoreN2    = 2
+	StoreDstS2 = 3
+	StoreSrcS2 = 4
+	StoreN1    = 5
+	StoreDstS1 = 6
+	StoreSrcS1 = 7
+	StoreLen   = 8
+
+	// loadw
+	LoadWDst    = 0
+	LoadWSrc    = 1
+	LoadWKtiles = 2
+	LoadWNtiles = 3
+	LoadWKsplit = 4
+	LoadWRsplit = 5
+	LoadWWbits  = 6
+	LoadWFirst  = 7
+	LoadWCount  = 8
+
+	// send
+	SendDst   = 0
+	SendSrc   = 1
+	SendN2    = 2
+	SendDstS2 = 3
+	SendSrcS2 = 4
+	SendN1    = 5
+	SendDstS1 = 6
+	SendSrcS1 = 7
+	SendLen   = 8
+	SendFirst = 9
+	SendCount = 10
+
+	// mvm
+	MVMAcc        = 0
+	MVMWs         = 1
+	MVMSrc        = 2
+	MVMRowsY      = 3
+	MVMRowSy      = 4
+	MVMRowsX      = 5
+	MVMRowSx      = 6
+	MVMSegNz      = 7
+	MVMSegSz      = 8
+	MVMSegNy      = 9
+	MVMSegSy      = 10
+	MVMSegNx      = 11
+	MVMSegSx      = 12
+	MVMSegLen     = 13
+	MVMNtiles     = 14
+	MVMKsplit     = 15
+	MVMRsplit     = 16
+	MVMNSstep     = 17
+	MVMN          = 18
+	MVMWbits      = 19
+	MVMAccumulate = 20
+
+	// requant
+	RequantDst      = 0
+	RequantAcc      = 1
+	RequantParams   = 2
+	RequantRowsY    = 3
+	RequantDstSy    = 4
+	RequantRowsX    = 5
+	RequantDstSx    = 6
+	RequantN        = 7
+	RequantAccPitch = 8
+	RequantZero     = 9
+	RequantLo       = 10
+	RequantHi       = 11
+
+	// fill
+	FillDst   = 0
+	FillN2    = 1
+	FillDstS2 = 2
+	FillN1    = 3
+	FillDstS1 = 4
+	FillLen   = 5
+	FillValue = 6
+
+	// copy
+	CopyDst   = 0
+	CopySrc   = 1
+	CopyN3    = 2
+	CopyDstS3 = 3
+	CopySrcS3 = 4
+	CopyN2    = 5
+	CopyDstS2 = 6
+	CopySrcS2 = 7
+	CopyN1    = 8
+	CopyDstS1 = 9
+	CopySrcS1 = 10
+	CopyLen   = 11
+
+	// add
+	AddDst   = 0
+	AddA     = 1
+	AddB     = 2
+	AddN2    = 3
+	AddDstS2 = 4
+	AddAS2   = 5
+	AddBS2   = 6
+	AddN1    = 7
+	AddDstS1 = 8
+	AddAS1   = 9
+	AddBS1   = 10
+	AddLen   = 11
+	AddZa    = 12
+	AddZb    = 13
+	AddZy    = 14
+	AddMa    = 15
+	AddMb    = 16
+	AddShift = 17
+	AddLo    = 18
+	AddHi    = 19
+	AddBStep = 20
+
+	// mul
+	MulDst   = 0
+	MulA     = 1
+	MulB     = 2
+	MulN2    = 3
+	MulDstS2 = 4
+	MulAS2   = 5
+	MulBS2   = 6
+	MulN1    = 7
+	MulDstS1 = 8
+	MulAS1   = 9
+	MulBS1   = 10
+	MulLen   = 11
+	MulZa    = 12
+	MulZb    = 13
+	MulZy    = 14
+	MulM     = 15
+	MulShift = 16
+	MulLo    = 17
+	MulHi    = 18
+	MulBStep = 19
+
+	// lut
+	LUTDst   = 0
+	LUTSrc   = 1
+	LUTTable = 2
+	LUTN2    = 3
+	LUTDstS2 = 4
+	LUTSrcS2 = 5
+	LUTN1    = 6
+	LUTDstS1 = 7
+	LUTSrcS1 = 8
+	LUTLen   = 9
+
+	// maxpool
+	MaxPoolDst     = 0
+	MaxPoolSrc     = 1
+	MaxPoolOutH    = 2
+	MaxPoolOutW    = 3
+	MaxPoolC       = 4
+	MaxPoolDstSy   = 5
+	MaxPoolDstSx   = 6
+	MaxPoolSrcSy   = 7
+	MaxPoolSrcSx   = 8
+	MaxPoolKh      = 9
+	MaxPoolKw      = 10
+	MaxPoolStrideH = 11
+	MaxPoolStrideW = 12
+	MaxPoolDilH    = 13
+	MaxPoolDilW    = 14
+	MaxPoolY0      = 15
+	MaxPoolX0      = 16
+	MaxPoolInH     = 17
+	MaxPoolInW     = 18
+
+	// avgpool
+	AvgPoolDst      = 0
+	AvgPoolSrc      = 1
+	AvgPoolParams   = 2
+	AvgPoolOutH     = 3
+	AvgPoolOutW     = 4
+	AvgPoolC        = 5
+	AvgPoolDstSy    = 6
+	AvgPoolDstSx    = 7
+	AvgPoolSrcSy    = 8
+	AvgPoolSrcSx    = 9
+	AvgPoolKh       = 10
+	AvgPoolKw       = 11
+	AvgPoolStrideH  = 12
+	AvgPoolStrideW  = 13
+	AvgPoolDilH     = 14
+	AvgPoolDilW     = 15
+	AvgPoolY0       = 16
+	AvgPoolX0       = 17
+	AvgPoolInH      = 18
+	AvgPoolInW      = 19
+	AvgPoolPadT     = 20
+	AvgPoolPadL     = 21
+	AvgPoolPadB     = 22
+	AvgPoolPadR     = 23
+	AvgPoolPerCount = 24
+	AvgPoolZx       = 25
+	AvgPoolZy       = 26
+	AvgPoolLo       = 27
+	AvgPoolHi       = 28
+
+	// depthwise
+	DepthwiseDst     = 0
+	DepthwiseSrc     = 1
+	DepthwiseW       = 2
+	DepthwiseParams  = 3
+	DepthwiseOutH    = 4
+	DepthwiseOutW    = 5
+	DepthwiseC       = 6
+	DepthwiseDstSy   = 7
+	DepthwiseDstSx   = 8
+	DepthwiseSrcSy   = 9
+	DepthwiseSrcSx   = 10
+	DepthwiseKh      = 11
+	DepthwiseKw      = 12
+	DepthwiseStrideH = 13
+	DepthwiseStrideW = 14
+	DepthwiseDilH    = 15
+	DepthwiseDilW    = 16
+	DepthwiseZero    = 17
+	DepthwiseLo      = 18
+	DepthwiseHi      = 19
+
+	// softmax
+	SoftmaxDst    = 0
+	SoftmaxSrc    = 1
+	SoftmaxRows   = 2
+	SoftmaxN      = 3
+	SoftmaxParams = 4
+
+	// quant
+	QuantDst   = 0
+	QuantSrc   = 1
+	QuantN2    = 2
+	QuantDstS2 = 3
+	QuantSrcS2 = 4
+	QuantN1    = 5
+	QuantDstS1 = 6
+	QuantSrcS1 = 7
+	QuantLen   = 8
+	QuantScale = 9
+	QuantZero  = 10
+
+	// dequant
+	DequantDst   = 0
+	DequantSrc   = 1
+	DequantN2    = 2
+	DequantDstS2 = 3
+	DequantSrcS2 = 4
+	DequantN1    = 5
+	DequantDstS1 = 6
+	DequantSrcS1 = 7
+	DequantLen   = 8
+	DequantScale = 9
+	DequantZero  = 10
+
+	// dequantacc
+	DequantAccDst      = 0
+	DequantAccAcc      = 1
+	DequantAccParams   = 2
+	DequantAccRowsY    = 3
+	DequantAccDstSy    = 4
+	DequantAccRowsX    = 5
+	DequantAccDstSx    = 6
+	DequantAccN        = 7
+	DequantAccAccPitch = 8
+
+	// unaryf
+	UnaryFFn    = 0
+	UnaryFDst   = 1
+	UnaryFSrc   = 2
+	UnaryFN     = 3
+	UnaryFAlpha = 4
+	UnaryFBeta  = 5
+
+	// binaryf
+	BinaryFFn    = 0
+	BinaryFDst   = 1
+	BinaryFA     = 2
+	BinaryFB     = 3
+	BinaryFN3    = 4
+	BinaryFDstS3 = 5
+	BinaryFAS3   = 6
+	BinaryFBS3   = 7
+	BinaryFN2    = 8
+	BinaryFDstS2 = 9
+	BinaryFAS2   = 10
+	BinaryFBS2   = 11
+	BinaryFN1    = 12
+	BinaryFDstS1 = 13
+	BinaryFAS1   = 14
+	BinaryFBS1   = 15
+	BinaryFN0    = 16
+	BinaryFDstS0 = 17
+	BinaryFAS0   = 18
+	BinaryFBS0   = 19
+
+	// softmaxf
+	SoftmaxFLog   = 0
+	SoftmaxFDst   = 1
+	SoftmaxFSrc   = 2
+	SoftmaxFOuter = 3
+	SoftmaxFN     = 4
+	SoftmaxFInner = 5
+
+	// lrnf
+	LRNFDst   = 0
+	LRNFSrc   = 1
+	LRNFOuter = 2
+	LRNFC     = 3
+	LRNFInner = 4
+	LRNFSize  = 5
+	LRNFAlpha = 6
+	LRNFBeta  = 7
+	LRNFBias  = 8
+
+	// reducef
+	ReduceFFn    = 0
+	ReduceFDst   = 1
+	ReduceFSrc   = 2
+	ReduceFOuter = 3
+	ReduceFN     = 4
+	ReduceFInner = 5
+)

@@ -1,0 +1,77 @@
+package isa
+
+// DType is the element type of a program's input or output.
+type DType uint8
+
+// Element types at a program's boundary.
+const (
+	F32 DType = iota
+	I8
+	U8
+	I32
+	I64
+)
+
+// IO describes an input or output tensor: row-major in DRAM at Addr. Codes of I8
+// tensors are stored unsigned (q + 128), as everywhere on chip.
+type IO struct {
+	Name  string
+	DType DType
+	Shape []int
+	Addr  int64
+	Scale float32 // quantisation of I8 and U8 tensors; 0 when there is none
+	Zero  int32
+}
+
+// Region says which die's DRAM holds a range of addresses.
+type Region struct {
+	Start, End int64
+	Die        int
+}
+
+// Layer describes what a group of instructions was made from.
+type Layer struct {
+	Name    string // node of the source model
+	Op      string // operator
+	MACs    int64  // useful multiply-accumulates of one inference
+	Mapping string // how it was split, for people
+}
+
+// Fallback names an operator that runs in float32 on the vector unit.
+type Fallback struct {
+	Node, Op string
+	Share    float64 // of the model's element operations
+}
+
+// Stream is the instructions of one cluster. Layer[i] is the index in
+// Program.Layers that instruction i belongs to, or −1.
+type Stream struct {
+	Insts []Inst
+	Layer []int32
+}
+
+// Program is compiled for one architecture. Init runs once and makes weights
+// resident; Main runs once an inference.
+type Program struct {
+	Model       string
+	Arch        string   // name of the architecture
+	Fingerprint [32]byte // of the architecture it was placed for
+	Quant       string   // for people: "int8", "int8 activations, int4 weights"
+
+	Init, Main []Stream // one a cluster, the same number
+
+	Consts    []byte // DRAM image from address 0
+	Regions   []Region
+	DRAMBytes int64 // constants, inputs, outputs and spilled tensors
+
+	ScratchpadBytes  int64 // high-water mark of one cluster
+	AccumulatorBytes int64 // of one cluster
+	WeightSRAMBytes  int64 // of one core
+
+	Inputs, Outputs []IO
+	Layers          []Layer
+	Fallbacks       []Fallback
+
+	WeightBytes int64 // of the model, each weight once, as stored
+	Replicas    int   // how many copies of this program the chip can run side by side
+}
