@@ -12,8 +12,12 @@ import (
 // "ir" tags. Fields are integers, booleans, floats, PadMode, arrays and slices
 // of integers, and pointers to structs of such fields.
 
-// attrTag is the struct tag that names a field in the textual form.
-const attrTag = "ir"
+// fieldTag returns the name of field i of struct type t in the textual form, and
+// whether the field may be left out when it has its default.
+func fieldTag(t reflect.Type, i int) (name string, optional bool) {
+	name, opt, _ := strings.Cut(t.Field(i).Tag.Get("ir"), ",")
+	return name, opt == "opt"
+}
 
 // cloneAttr returns a deep copy of an attribute struct.
 func cloneAttr(a Attr) Attr {
@@ -86,8 +90,9 @@ func equalValue(a, b reflect.Value) bool {
 	return a.Equal(b)
 }
 
-// formatAttr writes the fields of a that differ from the defaults of its
-// operator as " {name=value, …}"; it writes nothing when there are none.
+// formatAttr writes the fields of a as " {name=value, …}", without optional
+// ones that have the default of their operator; it writes nothing when none is
+// left.
 func formatAttr(k OpKind, a Attr) string {
 	v := reflect.ValueOf(a)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -97,7 +102,7 @@ func formatAttr(k OpKind, a Attr) string {
 	def := reflect.ValueOf(Info(k).Attr)
 	var fields []string
 	for i := range v.NumField() {
-		if def.IsValid() && def.Elem().Type() == v.Type() && equalValue(def.Elem().Field(i), v.Field(i)) {
+		if _, opt := fieldTag(v.Type(), i); opt && def.IsValid() && def.Elem().Type() == v.Type() && equalValue(def.Elem().Field(i), v.Field(i)) {
 			continue
 		}
 		fields = append(fields, formatField(v, i))
@@ -109,7 +114,8 @@ func formatAttr(k OpKind, a Attr) string {
 }
 
 func formatField(v reflect.Value, i int) string {
-	return v.Type().Field(i).Tag.Get(attrTag) + "=" + formatValue(v.Field(i))
+	name, _ := fieldTag(v.Type(), i)
+	return name + "=" + formatValue(v.Field(i))
 }
 
 func formatValue(v reflect.Value) string {

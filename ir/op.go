@@ -75,7 +75,8 @@ const (
 )
 
 // Attr is the attribute struct of an operator: a pointer to one of the types
-// below, or nil. Field tags give the names in the textual form.
+// below, or nil. Field tags give the names in the textual form; a field marked
+// "opt" may be left out there when it has the default that the table states.
 type Attr any
 
 // Act is an activation fused into a product or an element-wise operator. In
@@ -87,21 +88,21 @@ type Act struct {
 
 // ConvAttr belongs to Conv2D.
 type ConvAttr struct {
-	Strides   [2]int `ir:"strides"`   // along H, W
-	Pads      [4]int `ir:"pads"`      // top, left, bottom, right
-	Dilations [2]int `ir:"dilations"` // along H, W
-	Groups    int    `ir:"groups"`
-	Act       *Act   `ir:"act"`
+	Strides   [2]int `ir:"strides,opt"`   // along H, W
+	Pads      [4]int `ir:"pads,opt"`      // top, left, bottom, right
+	Dilations [2]int `ir:"dilations,opt"` // along H, W
+	Groups    int    `ir:"groups,opt"`
+	Act       *Act   `ir:"act,opt"`
 }
 
 // MatMulAttr belongs to MatMul.
 type MatMulAttr struct {
-	Act *Act `ir:"act"`
+	Act *Act `ir:"act,opt"`
 }
 
 // BinaryAttr belongs to Add, Sub and Mul (others have none).
 type BinaryAttr struct {
-	Act *Act `ir:"act"`
+	Act *Act `ir:"act,opt"`
 }
 
 // PoolAttr belongs to MaxPool and AvgPool. The result's spatial shape is that
@@ -110,19 +111,19 @@ type BinaryAttr struct {
 // a maximum, and part of an average only with CountPad.
 type PoolAttr struct {
 	Kernel    [2]int `ir:"kernel"`
-	Strides   [2]int `ir:"strides"`
-	Pads      [4]int `ir:"pads"`
-	Dilations [2]int `ir:"dilations"`
-	CountPad  bool   `ir:"count_pad"`
+	Strides   [2]int `ir:"strides,opt"`
+	Pads      [4]int `ir:"pads,opt"`
+	Dilations [2]int `ir:"dilations,opt"`
+	CountPad  bool   `ir:"count_pad,opt"`
 	// CeilPads is how much of the bottom and right pads came from ceil mode;
 	// that part is outside the divisor even with CountPad.
-	CeilPads [2]int `ir:"ceil_pads"`
+	CeilPads [2]int `ir:"ceil_pads,opt"`
 }
 
 // ReduceAttr belongs to the reductions. Axes are non-negative and ascending.
 type ReduceAttr struct {
 	Axes     []int `ir:"axes"`
-	KeepDims bool  `ir:"keepdims"`
+	KeepDims bool  `ir:"keepdims,opt"`
 }
 
 // AxisAttr belongs to Softmax, LogSoftmax, Concat and Gather.
@@ -149,7 +150,7 @@ type ClipAttr struct {
 // AlphaBetaAttr belongs to LeakyRelu and Elu (alpha) and HardSigmoid (both).
 type AlphaBetaAttr struct {
 	Alpha float32 `ir:"alpha"`
-	Beta  float32 `ir:"beta"`
+	Beta  float32 `ir:"beta,opt"`
 }
 
 // ShapeAttr belongs to Reshape and Expand: the result's shape.
@@ -195,6 +196,6 @@ func (m PadMode) String() string {
 type PadAttr struct {
 	Begin []int   `ir:"begin"`
 	End   []int   `ir:"end"`
-	Mode  PadMode `ir:"mode"`
-	Value float64 `ir:"value"` // real value; in fixed point its code is written
+	Mode  PadMode `ir:"mode,opt"`
+	Value float64 `ir:"value,opt"` // real value; in fixed point its code is written
 }

@@ -318,38 +318,51 @@ func bareOrList[T any](p *parser, item func() (T, error)) ([]T, error) {
 // attr reads the attributes of an operator over its defaults.
 func (p *parser) attr(k OpKind) (Attr, error) {
 	a := cloneAttr(Info(k).Attr)
-	if p.next() != '{' {
-		return a, nil
-	}
-	if a == nil {
+	open := p.next() == '{'
+	switch {
+	case a == nil && open:
 		return nil, p.errorAt(p.pos, "%s takes no attributes", k)
+	case a == nil:
+		return nil, nil
+	case !open:
+		t := reflect.TypeOf(a).Elem()
+		for i := range t.NumField() {
+			if name, opt := fieldTag(t, i); !opt {
+				return nil, p.errorAt(p.pos, "%s needs an attribute %s", k, name)
+			}
+		}
+		return a, nil
 	}
 	return a, p.fields(reflect.ValueOf(a).Elem())
 }
 
-// fields reads "{name=value, …}" into a struct.
+// fields reads "{name=value, …}" into a struct that holds the defaults.
 func (p *parser) fields(v reflect.Value) error {
-	seen := make([]bool, v.NumField())
+	p.space()
+	start := p.pos
+	names, seen := make([]string, v.NumField()), make([]bool, v.NumField())
+	for i := range names {
+		names[i], _ = fieldTag(v.Type(), i)
+	}
 	_, err := list(p, '{', '}', func() (struct{}, error) {
-		name := p.run()
-		var names []string
-		for i := range v.NumField() {
-			tag := v.Type().Field(i).Tag.Get(attrTag)
-			if tag != name {
-				names = append(names, tag)
-				continue
-			}
-			if seen[i] {
-				return struct{}{}, p.errorAt(p.pos, "%s is given twice", name)
-			}
-			seen[i] = true
-			if err := p.key(name); err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, p.value(v.Field(i))
+		i := slices.Index(names, p.run())
+		switch {
+		case i < 0:
+			return struct{}{}, p.errorNext("one of " + strings.Join(names, ", "))
+		case seen[i]:
+			return struct{}{}, p.errorAt(p.pos, "%s is given twice", names[i])
 		}
-		return struct{}{}, p.errorNext("one of " + strings.Join(names, ", "))
+		seen[i] = true
+		if err := p.key(names[i]); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, p.value(v.Field(i))
 	})
+	for i, name := range names {
+		if _, opt := fieldTag(v.Type(), i); err == nil && !opt && !seen[i] {
+			err = p.errorAt(start, "%s is missing", name)
+		}
+	}
 	return err
 }
 
@@ -391,7 +404,7 @@ func (p *parser) value(v reflect.Value) error {
 			*x = nil
 			return nil
 		}
-		*x = &Act{Lo: float32(math.Inf(-1)), Hi: float32(math.Inf(1))}
+		*x = &Act{}
 		return p.fields(v.Elem())
 	}
 	// What is left are arrays of integers.

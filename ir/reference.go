@@ -22,8 +22,7 @@ func Reference(w io.Writer) error {
 	return b.Flush()
 }
 
-// attrReference lists attributes with the defaults that are left out in text;
-// those without one of note stand by name alone.
+// attrReference lists attributes, optional ones with their default.
 func attrReference(a Attr) string {
 	if a == nil {
 		return ""
@@ -31,11 +30,11 @@ func attrReference(a Attr) string {
 	v := reflect.ValueOf(a).Elem()
 	var s []string
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			s = append(s, "`"+v.Type().Field(i).Tag.Get(attrTag)+"`")
-		} else {
-			s = append(s, "`"+formatField(v, i)+"`")
+		text, opt := fieldTag(v.Type(), i)
+		if opt {
+			text = formatField(v, i)
 		}
+		s = append(s, "`"+text+"`")
 	}
 	return strings.Join(s, ", ")
 }
