@@ -1,0 +1,203 @@
+package arch
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+)
+
+// leaf is a figure or text of a description, found by walking its fields.
+type leaf struct {
+	path   string
+	field  reflect.StructField
+	figure *Figure // one of the two is set
+	text   *Text
+}
+
+// leaves lists the figures and texts of a description struct in the order of its
+// fields.
+func leaves(v reflect.Value, path string) []leaf {
+	var ls []leaf
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "" || v.Field(i).Kind() != reflect.Struct {
+			continue
+		}
+		p := join(path, key)
+		switch x := v.Field(i).Addr().Interface().(type) {
+		case *Figure:
+			ls = append(ls, leaf{path: p, field: f, figure: x})
+		case *Text:
+			ls = append(ls, leaf{path: p, field: f, text: x})
+		default:
+			ls = append(ls, leaves(v.Field(i), p)...)
+		}
+	}
+	return ls
+}
+
+// Validate reports all problems of the description, see Chip.Validate.
+func (a Arch) Validate() error {
+	switch {
+	case a.Chip != nil:
+		return a.Chip.Validate()
+	case a.GPU != nil:
+		return a.GPU.Validate()
+	}
+	return errors.New("architecture: empty description")
+}
+
+// Validate reports all problems of the description together, each with its key
+// and, when it was read from a file, line and column: figures that are missing,
+// not finite, not positive, no whole number where they count things, absurdly
+// large, without a source; and figures that contradict each other.
+func (c *Chip) Validate() error {
+	v := checker{where: c.where}
+	v.head(c.Name, c.Kind, "pim")
+	v.leaves(leaves(reflect.ValueOf(c).Elem(), ""))
+	if len(v.errs) > 0 {
+		return errors.Join(v.errs...) // relations between bad figures mean nothing
+	}
+	if n := c.Dies.Value * c.ClustersPerDie.Value; n > 4096 {
+		v.fail("dies", "%g clusters on the card, at most 4096 are modelled", n)
+	}
+	if c.ClustersPerDie.Int()%c.MeshColumns.Int() != 0 {
+		v.fail("mesh_columns", "%d does not divide clusters_per_die, %d", c.MeshColumns.Int(), c.ClustersPerDie.Int())
+	}
+	if a := &c.Array; a.ColsInt4.Int() != a.Cols.Int() && a.ColsInt4.Int() != 2*a.Cols.Int() {
+		v.fail("array.cols_int4", "%d columns of 4-bit weights in an array of %d columns of 8-bit weights, want as many or twice as many", a.ColsInt4.Int(), a.Cols.Int())
+	}
+	if b := c.Array.InputBitsPerCycle.Int(); 8%b != 0 {
+		v.fail("array.input_bits_per_cycle", "%d does not divide 8", b)
+	}
+	if c.Array.Rows.Int()*c.Array.ColsInt4.Int()%2 != 0 {
+		v.fail("array.rows", "a tile of 4-bit weights is not a whole number of bytes")
+	}
+	if tile := max(c.TileBytes(8), c.TileBytes(4)); c.WeightSRAM.Bytes.Int() < tile {
+		v.fail("weight_sram.bytes", "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)
+	}
+	if row := 4 * max(c.Array.Cols.Int(), c.Array.ColsInt4.Int()); c.Accumulator.Bytes.Int() < row {
+		v.fail("accumulator.bytes", "%d B hold not even one row of results, %d B", c.Accumulator.Bytes.Int(), row)
+	}
+	if c.Scratchpad.Bytes.Int() < 4096 {
+		v.fail("scratchpad.bytes", "%d B, want at least 4096", c.Scratchpad.Bytes.Int())
+	}
+	if c.Power.StaticW.Value >= c.Power.TDPW.Value {
+		v.fail("power.static_w", "%g W is not below tdp_w, %g W", c.Power.StaticW.Value, c.Power.TDPW.Value)
+	}
+	return errors.Join(v.errs...)
+}
+
+// Validate reports all problems of the description, see Chip.Validate.
+func (g *GPU) Validate() error {
+	v := checker{where: g.where}
+	v.head(g.Name, g.Kind, "gpu")
+	v.leaves(leaves(reflect.ValueOf(g).Elem(), ""))
+	if len(v.errs) > 0 {
+		return errors.Join(v.errs...)
+	}
+	if g.Shared.Bytes.Value > g.Shared.L1Bytes.Value {
+		v.fail("shared.bytes", "%g B is more than shared.l1_bytes, %g B, of which it is a part", g.Shared.Bytes.Value, g.Shared.L1Bytes.Value)
+	}
+	if g.Power.IdleW.Value+g.Power.ActiveW.Value >= g.Power.TDPW.Value {
+		v.fail("power.active_w", "%g W and idle_w, %g W, leave nothing of tdp_w, %g W", g.Power.ActiveW.Value, g.Power.IdleW.Value, g.Power.TDPW.Value)
+	}
+	return errors.Join(v.errs...)
+}
+
+// checker collects problems.
+type checker struct {
+	where positions
+	errs  []error
+}
+
+func (v *checker) fail(path, format string, args ...any) {
+	v.errs = append(v.errs, fmt.Errorf("%s%s: %s", v.where.at(path), path, fmt.Sprintf(format, args...)))
+}
+
+func (v *checker) head(name, kind, want string) {
+	if name == "" {
+		v.fail("name", "is missing")
+	}
+	if kind != want {
+		v.fail("kind", "%q, want %q", kind, want)
+	}
+}
+
+func (v *checker) leaves(ls []leaf) {
+	for _, l := range ls {
+		switch {
+		case l.figure != nil && *l.figure == (Figure{}), l.text != nil && *l.text == (Text{}):
+			if _, stated := v.where[l.path]; stated {
+				v.fail(l.path, "is empty or zero")
+			} else {
+				v.fail(l.path, "is missing")
+			}
+		case l.figure != nil:
+			v.number(l)
+			v.origin(l.path, l.figure.Source, l.figure.Confidence)
+		default:
+			if l.text.Value == "" {
+				v.fail(l.path, "value is empty")
+			}
+			v.origin(l.path, l.text.Source, l.text.Confidence)
+		}
+	}
+}
+
+func (v *checker) number(l leaf) {
+	x, check := l.figure.Value, l.field.Tag.Get("check")
+	limit, err := strconv.ParseFloat(l.field.Tag.Get("max"), 64)
+	if err != nil {
+		limit = math.MaxFloat64
+	}
+	switch {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		v.fail(l.path, "is %g, want a finite number", x)
+	case x <= 0:
+		v.fail(l.path, "is %g, want a positive number", x)
+	case check == "count" && x != math.Trunc(x):
+		v.fail(l.path, "is %g, want a whole number", x)
+	case check == "fraction" && x > 1:
+		v.fail(l.path, "is %g, want a fraction of at most 1", x)
+	case x > limit:
+		v.fail(l.path, "is %g, more than %g is not believable", x, limit)
+	case x < 1e-12:
+		v.fail(l.path, "is %g, less than 1e-12 is not believable", x)
+	}
+}
+
+func (v *checker) origin(path, source, confidence string) {
+	if source == "" {
+		v.fail(path, "has no source")
+	}
+	if _, ok := Confidences[confidence]; !ok {
+		v.fail(path, "has confidence %q, want P, S, D, M or A", confidence)
+	}
+}
+
+// Fingerprint returns a hash of all figures that a compiled program depends on:
+// sizes, counts, rates and latencies. Names, sources, energies and powers do not
+// enter, so that a program stays valid when only those are changed.
+func (c *Chip) Fingerprint() [32]byte {
+	h := sha256.New()
+	h.Write([]byte("situ chip 1\n"))
+	for _, l := range leaves(reflect.ValueOf(c).Elem(), "") {
+		if l.figure == nil || l.field.Tag.Get("energy") != "" {
+			continue
+		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], math.Float64bits(l.figure.Value))
+		h.Write([]byte(l.path))
+		h.Write([]byte{0})
+		h.Write(b[:])
+	}
+	var sum [32]byte
+	h.Sum(sum[:0])
+	return sum
+}
