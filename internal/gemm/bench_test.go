@@ -1,0 +1,83 @@
+package gemm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// reportPeak reports the rate of macs multiply-adds an operation, and its share
+// of the peak measured in the same run.
+func reportPeak(b *testing.B, macs int, peak float64) {
+	rate := float64(macs) * float64(b.N) / b.Elapsed().Seconds()
+	b.ReportMetric(rate/1e9, "GMAC/s")
+	if peak > 0 {
+		b.ReportMetric(100*rate/peak, "%peak")
+	}
+}
+
+func benchInt8(b *testing.B, m, k, n int) {
+	a, w := make([]byte, m*k), make([]int8, k*n)
+	for i := range a {
+		a[i] = byte(rand.Uint32())
+	}
+	for i := range w {
+		w[i] = int8(rand.Uint32())
+	}
+	c, packed := make([]int32, m*n), Pack(k, n, w, n)
+	peak := PeakInt8(20 * time.Millisecond)
+	for b.Loop() {
+		Mul(c, n, a, k, m, packed)
+	}
+	reportPeak(b, m*k*n, peak)
+}
+
+func BenchmarkInt8(b *testing.B) {
+	for _, s := range [][3]int{{1024, 1024, 1024}, {196, 1152, 256}, {3136, 64, 256}, {14, 512, 512}, {6, 64, 64}, {1, 2048, 1024}, {3136, 576, 16}, {3136, 576, 32}, {3136, 576, 48}} {
+		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) { benchInt8(b, s[0], s[1], s[2]) })
+	}
+}
+
+// BenchmarkIndirect is a 3×3 convolution of 56×56×64 with 64 outputs.
+func BenchmarkIndirect(b *testing.B) {
+	const side, ch = 58, 64
+	a := make([]byte, side*side*ch)
+	var rows, segs []int32
+	for y := range 56 {
+		for x := range 56 {
+			rows = append(rows, int32((y*side+x)*ch))
+		}
+	}
+	for y := range 3 {
+		segs = append(segs, int32(y*side*ch))
+	}
+	w := make([]int8, 9*ch*64)
+	panel := Pack(9*ch, 64, w, 64).Panel(0)
+	c := make([]int32, len(rows)*64)
+	peak := PeakInt8(20 * time.Millisecond)
+	for b.Loop() {
+		Indirect(c, 64, false, a, rows, segs, 3*ch, panel)
+	}
+	reportPeak(b, len(rows)*9*ch*64, peak)
+}
+
+func benchF32(b *testing.B, m, k, n, workers int) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
+	r := rand.New(rand.NewPCG(1, 1))
+	a, w, c := randomF32(r, m*k), randomF32(r, k*n), make([]float32, m*n)
+	peak := PeakF32(20*time.Millisecond) * float64(workers)
+	for b.Loop() {
+		F32(c, n, a, k, m, k, n, w, n)
+	}
+	reportPeak(b, m*k*n, peak)
+}
+
+func BenchmarkF32(b *testing.B) {
+	for _, s := range [][3]int{{1024, 1024, 1024}, {196, 1152, 256}, {3136, 64, 256}, {14, 512, 512}, {1, 2048, 1024}} {
+		for workers := 1; workers <= 2; workers++ {
+			b.Run(fmt.Sprintf("%dx%dx%d/workers=%d", s[0], s[1], s[2], workers), func(b *testing.B) { benchF32(b, s[0], s[1], s[2], workers) })
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// Indirect computes one panel of an indirect product,
+//
+//	c[i*ldc+j] (+)= Σ_s Σ_x a[rows[i]+segs[s]+x] · panel[s*segLen+x][j],  0 ≤ j < 64,
+//
+// adding to c when accumulate is set. Sums wrap at 32 bits. rows holds the
+// byte offset of each input vector in a, segs the byte offset of each K segment
+// from there; segLen is a multiple of 4 and the panel is packed with
+// K = len(segs)·segLen. It allocates nothing.
+//
+// It panics, before touching anything, when an offset leads outside a, when c
+// or the panel is too short, or segLen is no multiple of 4.
+func Indirect(c []int32, ldc int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+	IndirectCols(c, ldc, PanelCols, accumulate, a, rows, segs, segLen, panel)
+}
+
+// IndirectCols is Indirect for a panel of which only the first cols columns,
+// 1 to 64, are live: no other element of c is touched, and the work is that of
+// cols rounded up to 16.
+func IndirectCols(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+	if !check(len(c), ldc, cols, len(a), rows, segs, segLen, len(panel), PanelCols) {
+		return
+	}
+	if segLen%4 != 0 {
+		panic(fmt.Sprintf("gemm: segment length %d is no multiple of 4", segLen))
+	}
+	if len(segs)*segLen == 0 {
+		clearRows(c, ldc, cols, len(rows), accumulate)
+		return
+	}
+	indirectInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
+}
+
+// indirectInt8 is IndirectCols on checked, non-empty operands.
+func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+	if active == isaPortable {
+		portableInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
+		return
+	}
+	t := tile{
+		a: unsafe.Pointer(&a[0]), rows: &rows[0], segs: &segs[0], nsegs: len(segs), segBytes: segLen,
+		panel: unsafe.Pointer(&panel[0]), stride: stepBytes,
+		c: unsafe.Pointer(&c[0]), ldc: 4 * ldc,
+	}
+	runInt8(t, len(rows), cols, accumulate)
+}
+
+// check validates the operands of an indirect product in elements and reports
+// whether there is anything to compute. unit is the number of panel elements
+// of one k.
+func check(lenC, ldc, cols, lenA int, rows, segs []int32, segLen, lenPanel, unit int) bool {
+	if cols < 0 || cols > PanelCols || segLen < 0 {
+		panic(fmt.Sprintf("gemm: %d columns, segments of %d", cols, segLen))
+	}
+	if len(rows) == 0 || cols == 0 {
+		return false
+	}
+	if ldc < cols && len(rows) > 1 || (len(rows)-1)*ldc+cols > lenC {
+		panic(fmt.Sprintf("gemm: %d rows of %d columns, %d apart, do not fit %d elements of c", len(rows), cols, ldc, lenC))
+	}
+	if len(segs)*segLen*unit > lenPanel {
+		panic(fmt.Sprintf("gemm: panel of %d elements is short of K = %d·%d", lenPanel, len(segs), segLen))
+	}
+	if len(segs)*segLen == 0 {
+		return true
+	}
+	rlo, rhi := span(rows)
+	slo, shi := span(segs)
+	if rlo+slo < 0 || rhi+shi+segLen > lenA {
+		panic(fmt.Sprintf("gemm: rows at %d..%d with segments of %d at %d..%d leave the %d elements of a", rlo, rhi, segLen, slo, shi, lenA))
+	}
+	return true
+}
+
+// span returns the least and the greatest element of a non-empty list.
+func span(v []int32) (lo, hi int) {
+	l, h := v[0], v[0]
+	for _, x := range v[1:] {
+		l, h = min(l, x), max(h, x)
+	}
+	return int(l), int(h)
+}
+
+// clearRows is the product over an empty K.
+func clearRows[T int32 | float32](c []T, ldc, cols, rows int, accumulate bool) {
+	if accumulate {
+		return
+	}
+	for i := range rows {
+		clear(c[i*ldc : i*ldc+cols])
+	}
+}
+
+// Blocks of Mul: a block of mulRows rows of a is reused from L2 over all
+// panels, and mulK bytes of K keep a panel (64·mulK bytes) within L1.
+const (
+	mulRows = 192
+	mulK    = 512
+)
+
+// Mul computes the dense product c = a·b of m rows, c[i*ldc+j] for j < b.N,
+// from a[i*lda+k] for k < b.K. Sums wrap at 32 bits. Rows of a are read up to
+// b.K rounded up to 4, so a must hold that much behind its last row start; the
+// excess meets zero weights. It allocates nothing and panics when an operand is
+// too short.
+func Mul(c []int32, ldc int, a []byte, lda, m int, b *B) {
+	if m == 0 || b.N == 0 {
+		return
+	}
+	k := (b.K + 3) &^ 3
+	if lda < 0 || ldc < b.N && m > 1 || (m-1)*ldc+b.N > len(c) || (m-1)*lda+k > len(a) {
+		panic(fmt.Sprintf("gemm: product of %d×%d×%d does not fit a (%d, %d apart) and c (%d, %d apart)", m, b.K, b.N, len(a), lda, len(c), ldc))
+	}
+	if k == 0 {
+		clearRows(c, ldc, b.N, m, false)
+		return
+	}
+	var offsets [mulRows]int32
+	for i := range offsets {
+		offsets[i] = int32(i * lda)
+	}
+	zero := [1]int32{}
+	block := min(mulRows, max(1, math.MaxInt32/max(lda, 1))) // offsets fit int32
+	for i := 0; i < m; i += block {
+		rows := min(m-i, block)
+		for p := range b.Panels() {
+			panel := b.Panel(p)
+			for x := 0; x < k; x += mulK {
+				indirectInt8(c[i*ldc+p*PanelCols:], ldc, b.Cols(p), x > 0,
+					a[i*lda+x:], offsets[:rows], zero[:], min(k-x, mulK), panel[x*PanelCols:])
+			}
+		}
+	}
+}
