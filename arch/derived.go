@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"reflect"
-	"strings"
 	"text/tabwriter"
 )
 
@@ -124,15 +123,17 @@ func valueText(l leaf) string {
 	return fmt.Sprintf("%.10g %s", l.figure.Value, unit)
 }
 
-// bytesText writes a number of bytes with the largest binary prefix that leaves
-// at most two decimals exactly, else with a decimal prefix.
+// bytesText writes a number of bytes with a binary prefix, or a decimal one where
+// only that is exact, as makers of DRAM count.
 func bytesText(b float64) string {
-	prefixes := []string{"", "Ki", "Mi", "Gi", "Ti"}
-	i, v := 0, b
-	for i+1 < len(prefixes) && v >= 1024 && math.Mod(v*100/1024, 1) == 0 {
-		v /= 1024
+	base, prefixes := 1024.0, []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
+	if math.Mod(b, 1<<20) != 0 && math.Mod(b, 1e6) == 0 {
+		base, prefixes = 1000, []string{"", "k", "M", "G", "T", "P"}
+	}
+	i := 0
+	for i+1 < len(prefixes) && b >= base {
+		b /= base
 		i++
 	}
-	s := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
-	return s + " " + prefixes[i] + "B"
+	return fmt.Sprintf("%.6g %sB", b, prefixes[i])
 }

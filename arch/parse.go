@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Limits on a description file, far above what a real one needs.
@@ -371,7 +372,7 @@ func number(n ast.Node) (float64, error) {
 		return 0, errors.New("is not a number")
 	case *ast.StringNode:
 		// The YAML package takes exponents without a point for text.
-		if f, err := strconv.ParseFloat(n.Value, 64); err == nil && n.GetToken().Value == n.Value {
+		if f, err := strconv.ParseFloat(n.Value, 64); err == nil && n.Token.Type == token.StringType {
 			return f, nil
 		}
 	}
