@@ -1,0 +1,13 @@
+// Package onnx reads ONNX models and tensors and turns models into ir graphs.
+//
+// Load (or Parse) decodes the protobuf, checks everything that can be checked
+// without knowing operators, and sorts the nodes; Import then translates each
+// node to ir operators. Files are untrusted: sizes are compared with the bytes
+// that are really there before anything is allocated, nesting and counts are
+// limited, and external data cannot leave the model's folder.
+//
+// To add an ONNX operator, add its row to the table in ops.go (name, first and
+// last opset, function) and the function to the ops_*.go file of its group; add
+// a case to the import tests. Read wire.go, model.go, tensor.go, import.go,
+// ops.go, in this order.
+package onnx
