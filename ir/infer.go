@@ -108,8 +108,11 @@ func operandTypes(g *Graph, op *Op) ([]Type, error) {
 		if id == NoValue && i >= lo && hi >= 0 {
 			continue
 		}
+		if id == NoValue {
+			return nil, fmt.Errorf("operand %d is missing", i)
+		}
 		if id < 0 || int(id) >= len(g.Values) {
-			return nil, fmt.Errorf("operand %d is no value of the graph (%%%d)", i, id)
+			return nil, fmt.Errorf("operand %d is no value of the graph (%s)", i, id)
 		}
 		in[i] = g.Values[id].Type
 		if err := ValidType(in[i]); err != nil {

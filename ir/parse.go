@@ -143,12 +143,15 @@ func (p *parser) keyword(word string) bool {
 func (p *parser) quoted() (string, error) {
 	p.space()
 	q, err := strconv.QuotedPrefix(p.text[p.pos:])
+	if err != nil && p.next() == '"' {
+		return "", p.errorAt(p.pos, "the quoted name has no end, or an escape that does not exist")
+	}
 	if err != nil || q[0] != '"' {
 		return "", p.errorNext("a name in double quotes")
 	}
 	s, err := strconv.Unquote(q)
 	if err != nil {
-		return "", p.errorNext("a name in double quotes")
+		return "", p.errorAt(p.pos, "the quoted name is malformed: %w", err)
 	}
 	p.pos += len(q)
 	return s, nil
@@ -159,7 +162,7 @@ func (p *parser) integer(bits int) (int64, error) {
 	word := p.run()
 	v, err := strconv.ParseInt(word, 10, bits)
 	if err != nil {
-		return 0, p.errorNext(fmt.Sprintf("a %d-bit integer", bits))
+		return 0, p.errorNext(fmt.Sprintf("an integer of %d bits", bits))
 	}
 	p.pos += len(word)
 	return v, nil
@@ -169,7 +172,7 @@ func (p *parser) unsigned(base, bits int) (uint64, error) {
 	word := p.run()
 	v, err := strconv.ParseUint(word, base, bits)
 	if err != nil {
-		return 0, p.errorNext(fmt.Sprintf("an unsigned %d-bit integer", bits))
+		return 0, p.errorNext(fmt.Sprintf("an unsigned integer of %d bits", bits))
 	}
 	p.pos += len(word)
 	return v, nil
@@ -198,7 +201,7 @@ func (p *parser) float(bits int) (float64, error) {
 	word := p.run()
 	v, err := strconv.ParseFloat(word, bits)
 	if err != nil || v != v {
-		return 0, p.errorNext(fmt.Sprintf("a %d-bit float", bits))
+		return 0, p.errorNext(fmt.Sprintf("a float of %d bits", bits))
 	}
 	p.pos += len(word)
 	return v, nil

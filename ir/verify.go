@@ -3,13 +3,14 @@ package ir
 import (
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Verify checks everything that a stage may rely on and reports all violations,
 // joined, one line each, with the operator and the values concerned:
 //
 //   - each value is defined once, as an input, a constant or a result, and its
-//     ids, names of operators and back references agree;
+//     back reference agrees;
 //   - operators stand in topological order;
 //   - operand counts, attributes and result types follow the operator table,
 //     fixed-point rules included;
@@ -88,6 +89,12 @@ func checkConst(x *Value) error {
 	c := x.Const
 	if t := x.Type.WithQuant(nil); !c.Type().Equal(t) {
 		return fmt.Errorf("its tensor is %s, its type is %s", c.Type(), t)
+	}
+	if want := reflect.TypeOf(zeroData(c.DType, 0)); reflect.TypeOf(c.data) != want {
+		return fmt.Errorf("its tensor holds %T, %s is held as %v", c.data, c.DType, want)
+	}
+	if n := reflect.ValueOf(c.data).Len(); n != c.Numel() {
+		return fmt.Errorf("its tensor holds %d elements, its shape has %d", n, c.Numel())
 	}
 	switch c.DType {
 	case I4:

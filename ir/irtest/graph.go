@@ -39,7 +39,7 @@ func (o Options) withDefaults() Options {
 // drops operators, prefers chains, small shapes and plain attributes.
 func Graph(t *rapid.T, opts Options) *ir.Graph {
 	b := newBuilder(t, opts)
-	if len(b.fitting(2)) == 0 || rapid.Bool().Draw(t, "image") {
+	if len(b.fitting(2)) == 0 || b.index("image", 4) > 0 {
 		b.input(b.small("batch", 2), b.dim("height"), b.dim("width"), b.dim("channels"))
 	} else {
 		b.input(b.small("batch", 3), b.dim("features"))
@@ -108,12 +108,15 @@ func newBuilder(t *rapid.T, opts Options) *builder {
 	return b
 }
 
-// fitting lists the allowed operators that take values of a rank.
+// fitting lists the allowed operators that take values of a rank, each as often
+// as its weight says.
 func (b *builder) fitting(rank int) []maker {
 	var fit []maker
 	for _, m := range b.makers {
 		if rank >= m.minRank && rank <= m.maxRank {
-			fit = append(fit, m)
+			for range m.weight {
+				fit = append(fit, m)
+			}
 		}
 	}
 	return fit

@@ -10,9 +10,11 @@ import (
 )
 
 // A maker draws attributes and operands of one operator whose first operand, x,
-// has a rank from minRank to maxRank.
+// has a rank from minRank to maxRank. It is drawn weight times as often as one of
+// weight 1.
 type maker struct {
 	kind             ir.OpKind
+	weight           int
 	minRank, maxRank int
 	make             func(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID)
 }
@@ -22,43 +24,45 @@ const anyRank = 6
 
 // makers stand from plain to intricate: shrinking prefers those in front.
 var makers = []maker{
-	{ir.Relu, 0, anyRank, unary(nil)},
-	{ir.Clip, 0, anyRank, unary(&ir.ClipAttr{Lo: -1, Hi: 1})},
-	{ir.Add, 0, anyRank, binary},
-	{ir.MatMul, 2, anyRank, matmul},
-	{ir.Conv2D, 4, 4, conv},
-	{ir.MaxPool, 4, 4, pool},
-	{ir.AvgPool, 4, 4, pool},
-	{ir.Mul, 0, anyRank, binary},
-	{ir.Sub, 0, anyRank, binary},
-	{ir.ReduceMean, 1, anyRank, reduce},
-	{ir.Reshape, 0, anyRank, reshape},
-	{ir.Transpose, 0, anyRank, transpose},
-	{ir.Concat, 1, anyRank, concat},
-	{ir.Slice, 1, anyRank, slice},
-	{ir.Pad, 1, anyRank, pad},
-	{ir.Softmax, 1, anyRank, softmax},
-	{ir.Sigmoid, 0, anyRank, unary(nil)},
-	{ir.Tanh, 0, anyRank, unary(nil)},
-	{ir.HardSwish, 0, anyRank, unary(nil)},
-	{ir.HardSigmoid, 0, anyRank, unary(&ir.AlphaBetaAttr{Alpha: 0.2, Beta: 0.5})},
-	{ir.LeakyRelu, 0, anyRank, unary(&ir.AlphaBetaAttr{Alpha: 0.125})},
-	{ir.Elu, 0, anyRank, unary(&ir.AlphaBetaAttr{Alpha: 1})},
-	{ir.Neg, 0, anyRank, unary(nil)},
-	{ir.Abs, 0, anyRank, unary(nil)},
-	{ir.Erf, 0, anyRank, unary(nil)},
-	{ir.Softplus, 0, anyRank, unary(nil)},
-	{ir.Min, 0, anyRank, plainBinary},
-	{ir.Max, 0, anyRank, plainBinary},
-	{ir.ReduceSum, 1, anyRank, reduce},
-	{ir.ReduceMax, 1, anyRank, reduce},
-	{ir.ReduceMin, 1, anyRank, reduce},
-	{ir.Expand, 1, anyRank - 1, expand},
-	{ir.Gather, 1, anyRank - 1, gather},
+	{ir.Relu, 1, 0, anyRank, plainUnary},
+	{ir.Clip, 1, 0, anyRank, unary(func() ir.Attr { return &ir.ClipAttr{Lo: -1, Hi: 1} })},
+	{ir.Add, 3, 0, anyRank, binary},
+	{ir.MatMul, 4, 2, anyRank, matmul},
+	{ir.Conv2D, 12, 4, 4, conv},
+	{ir.MaxPool, 4, 4, 4, pool},
+	{ir.AvgPool, 4, 4, 4, pool},
+	{ir.Mul, 2, 0, anyRank, binary},
+	{ir.Sub, 1, 0, anyRank, binary},
+	{ir.ReduceMean, 2, 1, anyRank, reduce},
+	{ir.Reshape, 1, 0, anyRank, reshape},
+	{ir.Transpose, 1, 0, anyRank, transpose},
+	{ir.Concat, 2, 1, anyRank, concat},
+	{ir.Slice, 1, 1, anyRank, slice},
+	{ir.Pad, 1, 1, anyRank, pad},
+	{ir.Softmax, 1, 1, anyRank, softmax},
+	{ir.Sigmoid, 1, 0, anyRank, plainUnary},
+	{ir.Tanh, 1, 0, anyRank, plainUnary},
+	{ir.HardSwish, 1, 0, anyRank, plainUnary},
+	{ir.HardSigmoid, 1, 0, anyRank, unary(func() ir.Attr { return &ir.AlphaBetaAttr{Alpha: 0.2, Beta: 0.5} })},
+	{ir.LeakyRelu, 1, 0, anyRank, unary(func() ir.Attr { return &ir.AlphaBetaAttr{Alpha: 0.125} })},
+	{ir.Elu, 1, 0, anyRank, unary(func() ir.Attr { return &ir.AlphaBetaAttr{Alpha: 1} })},
+	{ir.Neg, 1, 0, anyRank, plainUnary},
+	{ir.Abs, 1, 0, anyRank, plainUnary},
+	{ir.Erf, 1, 0, anyRank, plainUnary},
+	{ir.Softplus, 1, 0, anyRank, plainUnary},
+	{ir.Min, 1, 0, anyRank, plainBinary},
+	{ir.Max, 1, 0, anyRank, plainBinary},
+	{ir.ReduceSum, 1, 1, anyRank, reduce},
+	{ir.ReduceMax, 1, 1, anyRank, reduce},
+	{ir.ReduceMin, 1, 1, anyRank, reduce},
+	{ir.Expand, 1, 1, anyRank - 1, expand},
+	{ir.Gather, 1, 1, anyRank - 1, gather},
 }
 
-func unary(attr ir.Attr) func(*builder, ir.ValueID) (ir.Attr, []ir.ValueID) {
-	return func(_ *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) { return attr, []ir.ValueID{x} }
+func plainUnary(_ *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) { return nil, []ir.ValueID{x} }
+
+func unary(attr func() ir.Attr) func(*builder, ir.ValueID) (ir.Attr, []ir.ValueID) {
+	return func(_ *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) { return attr(), []ir.ValueID{x} }
 }
 
 func (b *builder) act() *ir.Act {
