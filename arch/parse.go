@@ -18,9 +18,9 @@ import (
 
 // Limits on a description file, far above what a real one needs.
 const (
-	maxFileBytes = 1 << 18
-	maxNesting   = 64 // open brackets outside of text, and spaces of indentation / 2
-	maxBases     = 8  // length of a chain of based_on
+	maxFileBytes = 1 << 16 // the YAML package takes quadratic time on some texts
+	maxNesting   = 64      // open brackets outside of text, and spaces of indentation / 2
+	maxBases     = 8       // length of a chain of based_on
 )
 
 //go:embed presets/*.yaml
