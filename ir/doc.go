@@ -7,7 +7,14 @@
 // its result type follows and what it means; printing, parsing, verification
 // and the reference page follow from it.
 //
-// To add an operator: add its constant in op.go and its row in table.go, give it
-// a meaning in ir/eval, and a conformance case. Read type.go, op.go, graph.go,
-// table.go, in this order.
+// To add an operator: add its constant in op.go (and an attribute struct, if it
+// needs a new one), its row in table.go and its shape rule in shapes.go; give it
+// a case in numbers.go when its element types or its fixed-point form do not
+// follow from its flags; then a meaning in ir/eval and a conformance case. A
+// maker in ir/irtest brings it into the random graphs of the property tests.
+//
+// Read type.go, op.go, graph.go, table.go, in this order; then infer.go,
+// shapes.go and numbers.go for the type rules, verify.go for what a valid graph
+// is, print.go and parse.go for the textual form, side.go for large constants
+// in it, and rewrite.go for how passes change graphs.
 package ir

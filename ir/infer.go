@@ -17,7 +17,8 @@ const (
 
 // A shapeRule computes a result shape. Attributes have been checked to be of
 // the table's type, required operands to be there; in has an entry for each
-// operand the table names, of element type Invalid when absent.
+// operand the table names, of element type Invalid when absent. The result may
+// share operands' shapes, which are immutable, but not lists of attributes.
 type shapeRule func(op *Op, in []Type) ([]int, error)
 
 // InferType returns the result type of op, whose operands are values of g. It

@@ -218,7 +218,7 @@ func reshapeShape(op *Op, in []Type) ([]int, error) {
 	if Numel(s) != in[0].Numel() {
 		return nil, fmt.Errorf("shape %v has %d elements, x %v has %d", s, Numel(s), in[0].Shape, in[0].Numel())
 	}
-	return s, nil
+	return slices.Clone(s), nil
 }
 
 func transposeShape(op *Op, in []Type) ([]int, error) {
@@ -280,7 +280,7 @@ func sliceShape(op *Op, in []Type) ([]int, error) {
 			return nil, fmt.Errorf("dimension %d: start %d, step %d and size %d leave its %d elements", d, start, step, size, n)
 		}
 	}
-	return a.Sizes, nil
+	return slices.Clone(a.Sizes), nil
 }
 
 func padShape(op *Op, in []Type) ([]int, error) {
@@ -326,7 +326,7 @@ func expandShape(op *Op, in []Type) ([]int, error) {
 	if b, err := broadcast(in[0].Shape, s); err != nil || !slices.Equal(b, s) {
 		return nil, fmt.Errorf("x of shape %v does not broadcast to %v", in[0].Shape, s)
 	}
-	return s, nil
+	return slices.Clone(s), nil
 }
 
 func gatherShape(op *Op, in []Type) ([]int, error) {
