@@ -13,7 +13,7 @@ import (
 func TestCoverage(t *testing.T) {
 	seen := map[ir.OpKind]int{}
 	grouped, branches, ops, graphs := 0, 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		g := Graph(t, Options{MaxOps: 20, MaxElems: 1000})
 		for i := range g.Ops {
 			seen[g.Ops[i].Kind]++
@@ -37,7 +37,10 @@ func TestCoverage(t *testing.T) {
 		if in := Inputs(t, g); !in[0].Type().Equal(g.Type(g.Inputs[0])) {
 			t.Fatalf("input is %v", in[0].Type())
 		}
-	})
+	}
+	for range 20 { // rare operators are drawn about once in 100 graphs
+		rapid.Check(t, check)
+	}
 	for _, m := range makers {
 		if seen[m.kind] == 0 {
 			t.Errorf("%d graphs with %d operators, none of them %v", graphs, ops, m.kind)
