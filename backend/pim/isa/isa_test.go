@@ -1,0 +1,439 @@
+package isa
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"hash/crc32"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// tableSum is the checksum of opcode numbers and operand lists at ISAVersion.
+const tableSum = 0x1d3d32bf
+
+func TestTableVersion(t *testing.T) {
+	var b strings.Builder
+	for op := OpInvalid + 1; op < numOps; op++ {
+		fmt.Fprintf(&b, "%d %s", op, op)
+		for _, o := range table[op].Operands {
+			fmt.Fprintf(&b, " %s:%d", o.Name, o.Kind)
+		}
+		b.WriteByte('\n')
+	}
+	if got := crc32.Checksum([]byte(b.String()), castagnoli); got != tableSum {
+		t.Errorf("the table's opcodes or operands have changed (checksum %#x, was %#x): raise ISAVersion and put the new checksum here", got, tableSum)
+	}
+}
+
+func TestTableRows(t *testing.T) {
+	for op := OpInvalid + 1; op < numOps; op++ {
+		row := op.Info()
+		if row.Mnemonic == "" || row.Doc == "" {
+			t.Errorf("opcode %d has no mnemonic or meaning", op)
+		}
+		if got, ok := Lookup(row.Mnemonic); !ok || got != op {
+			t.Errorf("Lookup(%q) = %v, %v", row.Mnemonic, got, ok)
+		}
+		seen := map[string]bool{}
+		for _, o := range row.Operands {
+			if o.Name == "" || strings.ContainsAny(o.Name, " =") || seen[o.Name] {
+				t.Errorf("%s: operand name %q is empty, unusable in text or not unique", op, o.Name)
+			}
+			seen[o.Name] = true
+		}
+	}
+}
+
+// TestOperandPositions holds operands.go to the table: under a comment with the
+// mnemonic stand its operands in order, named mnemonic + operand.
+func TestOperandPositions(t *testing.T) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "operands.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	mnemonic := ""
+	for _, spec := range file.Decls[0].(*ast.GenDecl).Specs {
+		c := spec.(*ast.ValueSpec)
+		if c.Doc != nil {
+			mnemonic = strings.TrimSpace(c.Doc.Text())
+		}
+		op, ok := Lookup(mnemonic)
+		if !ok {
+			t.Fatalf("no instruction %q", mnemonic)
+		}
+		i := seen[mnemonic]
+		seen[mnemonic]++
+		operands := op.Info().Operands
+		if i >= len(operands) {
+			t.Errorf("%s: %s is one too many", mnemonic, c.Names[0].Name)
+			continue
+		}
+		want := mnemonic + strings.ReplaceAll(operands[i].Name, "_", "")
+		if got := c.Names[0].Name; !strings.EqualFold(got, want) {
+			t.Errorf("operand %d of %s is called %s, the table says %s", i, mnemonic, got, operands[i].Name)
+		}
+		if v := c.Values[0].(*ast.BasicLit).Value; v != strconv.Itoa(i) {
+			t.Errorf("%s = %s, want %d", c.Names[0].Name, v, i)
+		}
+	}
+	for op := OpInvalid + 1; op < numOps; op++ {
+		if n := len(op.Info().Operands); seen[op.String()] != n {
+			t.Errorf("operands.go has %d of the %d operands of %s", seen[op.String()], n, op)
+		}
+	}
+}
+
+// genOperand draws a value that Validate accepts.
+func genOperand(t *rapid.T, o Operand, clusters int) int64 {
+	if two, ok := oneOf[o.Name]; ok {
+		return rapid.SampledFrom(two[:]).Draw(t, o.Name)
+	}
+	if r, ok := ranged[o.Name]; ok {
+		return rapid.Int64Range(r[0], r[1]).Draw(t, o.Name)
+	}
+	switch {
+	case o.Name == "first":
+		return int64(rapid.IntRange(0, clusters-1).Draw(t, o.Name))
+	case o.Name == "count":
+		return 1
+	case o.Kind == KCount:
+		return rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, maxCount)).Draw(t, o.Name)
+	case o.Kind == KReg:
+		return rapid.Int64Range(1, 15).Draw(t, o.Name)
+	case o.Kind == KFloat:
+		return int64(rapid.Uint32().Draw(t, o.Name))
+	case o.Kind.isAddr():
+		return Addr(rapid.Int64Range(0, 1<<48-1).Draw(t, o.Name), rapid.IntRange(0, 15).Draw(t, o.Name+" register"))
+	}
+	return rapid.OneOf(rapid.Int64Range(-3, 3), rapid.Int64Range(-1<<48, 1<<48)).Draw(t, o.Name)
+}
+
+func genStream(t *rapid.T, clusters, layers int) Stream {
+	var s Stream
+	depth := 0
+	emit := func(op Op) {
+		in := Inst{Op: op}
+		for _, o := range op.Info().Operands {
+			in.Args = append(in.Args, genOperand(t, o, clusters))
+		}
+		s.Insts = append(s.Insts, in)
+		s.Layer = append(s.Layer, int32(rapid.IntRange(-1, layers-1).Draw(t, "layer")))
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "instructions") {
+		switch op := Op(rapid.IntRange(1, int(numOps)-1).Draw(t, "op")); {
+		case op == OpLoop && depth == MaxLoopDepth, op == OpNext && depth == 0, op == OpHalt:
+		case op == OpLoop:
+			depth++
+			emit(op)
+		case op == OpNext:
+			depth--
+			emit(op)
+		default:
+			emit(op)
+		}
+	}
+	for range depth {
+		emit(OpNext)
+	}
+	emit(OpHalt)
+	return s
+}
+
+func genProgram(t *rapid.T) *Program {
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z "\\;]{0,6}`))
+	p := &Program{
+		Model: text.Draw(t, "model"), Arch: text.Draw(t, "arch"), Quant: text.Draw(t, "quant"),
+		Consts:   rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "consts"),
+		Replicas: rapid.IntRange(0, 9).Draw(t, "replicas"),
+	}
+	p.Consts = append(p.Consts, make([]byte, rapid.IntRange(0, 200).Draw(t, "zeros"))...)
+	p.Fingerprint[rapid.IntRange(0, 31).Draw(t, "byte")] = 7
+	for _, x := range p.sizes() {
+		*x = rapid.Int64Range(1<<20, 1<<40).Draw(t, "size")
+	}
+	p.Regions = []Region{{0, 100, 0}, {200, 1 << 20, 3}}[:rapid.IntRange(0, 2).Draw(t, "regions")]
+	for range rapid.IntRange(0, 2).Draw(t, "tensors") {
+		io := IO{Name: text.Draw(t, "tensor"), DType: DType(rapid.IntRange(0, len(dtypeNames)-1).Draw(t, "dtype")),
+			Shape: rapid.SliceOfN(rapid.IntRange(0, 9), 0, 4).Draw(t, "shape"), Addr: 1000,
+			Scale: rapid.Float32Range(0, 1e30).Draw(t, "scale"), Zero: rapid.Int32().Draw(t, "zero")}
+		p.Inputs, p.Outputs = append(p.Inputs, io), append(p.Outputs, io)
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "layers") {
+		p.Layers = append(p.Layers, Layer{text.Draw(t, "name"), text.Draw(t, "op"), rapid.Int64Range(0, math.MaxInt64).Draw(t, "macs"), text.Draw(t, "mapping")})
+		p.Fallbacks = append(p.Fallbacks, Fallback{text.Draw(t, "node"), text.Draw(t, "op"), rapid.Float64().Draw(t, "share")})
+	}
+	clusters := rapid.IntRange(1, 3).Draw(t, "clusters")
+	for range clusters {
+		p.Init = append(p.Init, genStream(t, clusters, len(p.Layers)))
+		p.Main = append(p.Main, genStream(t, clusters, len(p.Layers)))
+	}
+	return p
+}
+
+func TestRoundTrips(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := genProgram(t)
+		if err := Validate(p); err != nil && strings.Contains(err.Error(), "executes") {
+			t.Skip("loops too long")
+		}
+		data, err := Encode(p)
+		if err != nil {
+			t.Fatalf("Encode: %v", err)
+		}
+		q, err := Decode(data)
+		if err != nil {
+			t.Fatalf("Decode: %v", err)
+		}
+		if d := cmp.Diff(p, q, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); d != "" {
+			t.Fatalf("Decode(Encode(p)) differs (-p +q):\n%s", d)
+		}
+		var text, text2 bytes.Buffer
+		if err := Disassemble(&text, p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Assemble(bytes.NewReader(text.Bytes()), "x.s")
+		if err != nil {
+			t.Fatalf("Assemble: %v\n%s", err, text.String())
+		}
+		if d := cmp.Diff(p, r, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); d != "" {
+			t.Fatalf("Assemble(Disassemble(p)) differs (-p +r):\n%s\n%s", d, text.String())
+		}
+		if Disassemble(&text2, r); text.String() != text2.String() {
+			t.Fatal("text changes in a round trip")
+		}
+	})
+}
+
+// tiny returns a small valid program.
+func tiny() *Program {
+	load := Inst{OpLoad, []int64{Addr(64, 0), Addr(128, 1), 1, 0, 0, 2, 64, 32, 16}}
+	s := func(in ...Inst) Stream {
+		in = append(in, Inst{Op: OpHalt})
+		layer := make([]int32, len(in))
+		layer[len(in)-1] = -1
+		return Stream{Insts: in, Layer: layer}
+	}
+	return &Program{
+		Model: "tiny", Arch: "test", Fingerprint: [32]byte{1}, DRAMBytes: 4096, Consts: []byte("constants"),
+		Layers: []Layer{{Name: "a", Op: "conv2d"}},
+		Inputs: []IO{{Name: "x", DType: F32, Shape: []int{1, 4}, Addr: 512}},
+		Init:   []Stream{s(), s()},
+		Main: []Stream{
+			s(Inst{OpSet, []int64{1, 5}}, Inst{OpLoop, []int64{3}}, load, Inst{OpAddi, []int64{1, 16}}, Inst{Op: OpNext}),
+			s(Inst{OpUnaryF, []int64{3, 0, 64, 16, int64(math.Float32bits(0.1)), int64(math.Float32bits(float32(math.NaN())))}}),
+		},
+	}
+}
+
+func TestTextGolden(t *testing.T) {
+	var b bytes.Buffer
+	if err := Disassemble(&b, tiny()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/tiny.s", b.Bytes())
+}
+
+func TestReferenceGolden(t *testing.T) {
+	var b bytes.Buffer
+	if err := Reference(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/reference.md", b.Bytes())
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll("testdata", 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s differs; rewrite it with -update if the change is meant (-want +got):\n%s", path, d)
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	good, err := Encode(tiny())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reseal := func(b []byte) []byte {
+		binary.LittleEndian.PutUint32(b[offChecksum:], crc32.Checksum(b[:offChecksum], castagnoli))
+		return b
+	}
+	edit := func(off int, x byte) []byte {
+		b := bytes.Clone(good)
+		b[off] ^= x
+		return b
+	}
+	// A program whose code section is garbage with the right checksum.
+	garbled := bytes.Clone(good)
+	code := garbled[offSections+secCode*sectionSize:]
+	off, n := binary.LittleEndian.Uint64(code), binary.LittleEndian.Uint64(code[8:])
+	garbled[off] = 0xff
+	binary.LittleEndian.PutUint32(code[16:], crc32.Checksum(garbled[off:off+n], castagnoli))
+	for _, c := range []struct {
+		name string
+		data []byte
+		want error
+	}{
+		{"other file", []byte("\x7fELF and so on"), ErrMagic},
+		{"empty", nil, ErrTruncated},
+		{"cut in the header", good[:60], ErrTruncated},
+		{"cut in the constants", good[:len(good)-3], ErrTruncated},
+		{"longer", append(bytes.Clone(good), 0), ErrTruncated},
+		{"format version", reseal(edit(offFormat, 2)), ErrVersion},
+		{"instruction set version", reseal(edit(offISA, 0x40)), ErrISA},
+		{"bit error in the header", edit(offFingerprint, 1), ErrChecksum},
+		{"bit error in the constants", edit(len(good)-1, 1), ErrChecksum},
+		{"section outside the file", reseal(edit(offSections+6, 1)), ErrCorrupt},
+		{"garbage code", reseal(garbled), ErrCorrupt},
+	} {
+		p, err := Decode(c.data)
+		if !errors.Is(err, c.want) || p != nil {
+			t.Errorf("%s: Decode gives %v, want %v", c.name, err, c.want)
+		}
+	}
+	p, err := Decode(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckArch("test", p.Fingerprint); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"test", "other"} {
+		if err := p.CheckArch(name, [32]byte{2}); !errors.Is(err, ErrArch) {
+			t.Errorf("CheckArch(%s) = %v", name, err)
+		}
+	}
+}
+
+func TestValidateFaults(t *testing.T) {
+	for want, breakIt := range map[string]func(p *Program){
+		"1 init and 2 main":      func(p *Program) { p.Init = p.Init[:1] },
+		"does not hold":          func(p *Program) { p.DRAMBytes = 3 },
+		"closes no loop":         func(p *Program) { p.Main[0].Insts[1] = Inst{Op: OpNext} },
+		"not closed":             func(p *Program) { p.Main[0].Insts[4] = Inst{OpSet, []int64{1, 1}} },
+		"the limit is":           func(p *Program) { p.Main[0].Insts[1].Args[0] = 1 << 39 },
+		"no such opcode":         func(p *Program) { p.Main[0].Insts[1].Op = numOps },
+		"8 operands":             func(p *Program) { p.Main[0].Insts[2].Args = p.Main[0].Insts[2].Args[1:] },
+		"not a valid count":      func(p *Program) { p.Main[0].Insts[2].Args[LoadLen] = 0 },
+		"not a valid register":   func(p *Program) { p.Main[0].Insts[0].Args[0] = 0 },
+		"not a valid DRAM addr":  func(p *Program) { p.Main[0].Insts[2].Args[LoadSrc] = -1 },
+		"clusters 1..2":          func(p *Program) { p.Main[0].Insts[0] = Inst{OpBarrier, []int64{0, 1, 2}} },
+		"belongs to layer 1":     func(p *Program) { p.Main[0].Layer[0] = 1 },
+		"5 layer numbers":        func(p *Program) { p.Main[0].Layer = p.Main[0].Layer[1:] },
+		"lie in the constants":   func(p *Program) { p.Inputs[0].Addr = 4090 },
+		"negative or too large":  func(p *Program) { p.Inputs[0].Shape = []int{1 << 30, 1 << 30, 1 << 30} },
+		"out of order":           func(p *Program) { p.Regions = []Region{{5, 5, 0}} },
+		"value = 256 is outside": func(p *Program) { p.Main[0].Insts[0] = Inst{OpFill, []int64{0, 1, 0, 1, 0, 1, 256}} },
+	} {
+		p := tiny()
+		breakIt(p)
+		err := Validate(p)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate = %v, want one with %q", err, want)
+		}
+	}
+}
+
+func TestAssembleErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "no line `.isa",
+		".isa 999":                           "another version",
+		".isa 1\n.frob 1":                    "x.s:2: unknown directive .frob",
+		".isa":                               "has 0 fields, expected 1",
+		".isa 1\nhalt":                       "x.s:2: an instruction before",
+		".isa 1\n.init\nhlt":                 `x.s:3: unknown instruction "hlt"`,
+		".isa 1\n.init\nset reg=r16":         "no register",
+		".isa 1\n.init\nset reg=r1 x=3":      `set has no operand "x"`,
+		".isa 1\n.init\nset r1":              "name=value",
+		".isa 1\n.init\nset imm=1 imm=1":     "given twice",
+		".isa 1\n.init\nload dst=-4":         "negative",
+		".isa 1\n.consts\n.zero 99999999999": "outside",
+		".isa 1\n.consts\n*":                 "illegal base64",
+		".isa 1\n.model \"x":                 "bad string",
+		".isa 1\n.input \"x\" f64 [] 0 0 0":  `unknown type "f64"`,
+		".isa 1":                             "0 init and 0 main",
+	} {
+		_, err := Assemble(strings.NewReader(text), "x.s")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: Assemble gives %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	good, err := Encode(tiny())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good[headerSize:], []byte{3})
+	f.Fuzz(func(t *testing.T, meta, code []byte) {
+		// Well-sealed sections of any content, so that the fuzzer gets past the checksums.
+		b := bytes.Clone(good[:headerSize])
+		le := binary.LittleEndian
+		for i, sec := range [numSections][]byte{meta, code, nil} {
+			entry := b[offSections+i*sectionSize:]
+			le.PutUint64(entry, uint64(len(b)))
+			le.PutUint64(entry[8:], uint64(len(sec)))
+			le.PutUint32(entry[16:], crc32.Checksum(sec, castagnoli))
+			b = append(b, sec...)
+		}
+		le.PutUint64(b[offLength:], uint64(len(b)))
+		le.PutUint32(b[offChecksum:], crc32.Checksum(b[:offChecksum], castagnoli))
+		if p, err := Decode(b); err == nil {
+			again, err := Encode(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decode(again); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzAssemble(f *testing.F) {
+	var b bytes.Buffer
+	Disassemble(&b, tiny())
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if bytes.Contains(text, []byte(".zero")) {
+			t.Skip()
+		}
+		p, err := Assemble(bytes.NewReader(text), "fuzz.s")
+		if err != nil {
+			return
+		}
+		if err := Disassemble(&b, p); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+	})
+}
