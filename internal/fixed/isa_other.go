@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package fixed
+
+func bestISA() isa { return isaPortable }
