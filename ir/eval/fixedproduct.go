@@ -1,0 +1,264 @@
+package eval
+
+import (
+	"math"
+
+	"situ/internal/gemm"
+	"situ/ir"
+)
+
+// i8Block is the part of K, in bytes, that an integer product takes at a time.
+const i8Block = 512
+
+// epilogue turns the sums of a product into its result: plus bias, and unless
+// the result is int32, rescaled for the channel.
+type epilogue struct {
+	channels int
+	out      ir.Type
+	rs       []rescale // one, or one a channel; nil for an int32 result
+}
+
+// newEpilogue prepares the result of a product of types x and w. A unit of
+// channel c's sum is worth sx·sw[c].
+func newEpilogue(n *node, channels int) (*epilogue, error) {
+	e := &epilogue{channels: channels, out: n.out}
+	if n.out.DType == ir.I32 {
+		return e, nil
+	}
+	sx, sy := float64(n.in[0].Quant.Scale[0]), float64(n.out.Quant.Scale[0])
+	for _, sw := range n.in[1].Quant.Scale {
+		r, err := newRescale(sx*float64(sw)/sy, n.out, actOf(n.op.Attr))
+		if err != nil {
+			return nil, err
+		}
+		e.rs = append(e.rs, r)
+	}
+	return e, nil
+}
+
+// finish consumes acc.
+func (e *epilogue) finish(acc []int32, bias *ir.Tensor) *ir.Tensor {
+	var b []int32
+	if bias != nil {
+		b = ir.Data[int32](bias)
+	}
+	parallelRows(len(acc)/e.channels, e.channels, func(i int) {
+		row := acc[i*e.channels : (i+1)*e.channels]
+		if b != nil {
+			for c := range row {
+				row[c] += b[c]
+			}
+		}
+		if e.rs != nil {
+			for c, v := range row {
+				row[c] = at(e.rs, c).code(v)
+			}
+		}
+	})
+	if e.out.DType == ir.I32 {
+		return ir.NewTensor(ir.I32, e.out.Shape, acc)
+	}
+	return fromCodes(e.out.DType, e.out.Shape, acc)
+}
+
+// unsigned returns an operand's codes of at most 8 bits as bytes, and their zero
+// point: signed codes and the zero point have 128 added, which leaves their
+// difference as it is. Slack bytes follow.
+func unsigned(t *ir.Tensor, zero int32, slack int) ([]byte, int32) {
+	switch d := t.Any().(type) {
+	case []int8:
+		u := make([]byte, len(d)+slack)
+		parallelRange(len(d), func(from, to int) {
+			for i := from; i < to; i++ {
+				u[i] = byte(d[i]) ^ 0x80
+			}
+		})
+		return u, zero + 128
+	case []uint8:
+		return append(make([]byte, 0, len(d)+slack), d...)[:len(d)+slack], zero
+	}
+	panic("eval: unsigned codes of " + t.DType.String())
+}
+
+// centred returns the weights' codes less their zero points as int8, and false
+// when they do not all fit. The channel of element i is i / inner % len(zeros).
+func centred(t *ir.Tensor, zeros []int32, inner int) ([]int8, bool) {
+	w := make([]int8, t.Numel())
+	for i, c := range codes(t) {
+		v := c - zeros[i/inner%len(zeros)]
+		if v < math.MinInt8 || v > math.MaxInt8 {
+			return nil, false
+		}
+		w[i] = int8(v)
+	}
+	return w, true
+}
+
+// packedI8 is the right operand of a fast integer product: a packed matrix for
+// each group, and the sum of each column. It is nil when the weights do not fit.
+type packedI8 struct {
+	b    []*gemm.B
+	sums []int32
+}
+
+// correct subtracts zero·Σw from every row of acc, which turns sums of u·w into
+// sums of (u−zero)·w. All wraps at 32 bits.
+func (p *packedI8) correct(acc []int32, zero int32) {
+	n := len(p.sums)
+	parallelRows(len(acc)/n, n, func(i int) {
+		row := acc[i*n : (i+1)*n]
+		for c, s := range p.sums {
+			row[c] -= zero * s
+		}
+	})
+}
+
+func prepareFixedConv(n *node, p *convPlan) (kernel, error) {
+	ep, err := newEpilogue(n, p.o)
+	if err != nil {
+		return nil, err
+	}
+	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
+	pack := func(w *ir.Tensor) *packedI8 { return p.packI8(w, zw) }
+	if p.depthwise() {
+		pack = func(*ir.Tensor) *packedI8 { return nil }
+	} else {
+		p.index(i8Block, 4)
+	}
+	if n.consts[1] != nil {
+		pack = onceFor(pack, n.consts[1])
+	}
+	return func(e *env, in []*ir.Tensor) (*ir.Tensor, error) {
+		acc := make([]int32, n.out.Numel())
+		var w *packedI8
+		if !e.plain {
+			w = pack(in[1])
+		}
+		if w == nil {
+			plainConvI32(p, acc, codes(in[0]), codes(in[1]), zx, zw)
+		} else {
+			x, zero := unsigned(in[0], zx, 3)
+			size := p.oh * p.ow * p.o
+			for i := range p.n {
+				convI8(p, acc[i*size:(i+1)*size], padImage(p, x, i, byte(zero), 3), w)
+			}
+			w.correct(acc, zero)
+		}
+		return ep.finish(acc, operand(in, 2)), nil
+	}, nil
+}
+
+// plainConvI32 is the definition of a convolution of codes: the sum of
+// (x−zx)·(w−zw) over the taps inside the image, wrapping at 32 bits.
+func plainConvI32(p *convPlan, y, x, w []int32, zx int32, zw []int32) {
+	p.plain(func(out, _, o int, eachTap func(f func(xi, wi int))) {
+		z, sum := at(zw, o), int32(0)
+		eachTap(func(xi, wi int) { sum += (x[xi] - zx) * (w[wi] - z) })
+		y[out] = sum
+	})
+}
+
+// packI8 packs convolution weights [O,kh,kw,I], a matrix for each group.
+func (p *convPlan) packI8(t *ir.Tensor, zw []int32) *packedI8 {
+	k := p.kh * p.kw * p.ig
+	w, ok := centred(t, zw, k)
+	if !ok {
+		return nil
+	}
+	out := &packedI8{b: make([]*gemm.B, p.groups), sums: make([]int32, p.o)}
+	parallel(p.groups, func(g int) {
+		m := make([]int8, k*p.og) // [k][og]
+		for o := range p.og {
+			for i, v := range w[(g*p.og+o)*k : (g*p.og+o+1)*k] {
+				m[i*p.og+o] = v
+				out.sums[g*p.og+o] += int32(v)
+			}
+		}
+		out.b[g] = gemm.PackSegments(p.nseg, p.segLen, p.og, m, p.og)
+	})
+	return out
+}
+
+// convI8 sums the products of one padded image's bytes and packed weights.
+func convI8(p *convPlan, acc []int32, img []byte, w *packedI8) {
+	p.each(func(row, rows, panel int, b kBlock, accumulate bool) {
+		pn := p.panels[panel]
+		gemm.IndirectCols(acc[row*p.o+pn.group*p.og+pn.col:], p.o, pn.cols, accumulate,
+			img[pn.group*p.ig:], p.rows[row:row+rows], b.segs, b.n,
+			w.b[pn.group].Panel(pn.col / gemm.PanelCols)[b.k*gemm.PanelCols:])
+	})
+}
+
+func prepareFixedMatMul(n *node, p *matPlan) (kernel, error) {
+	ep, err := newEpilogue(n, p.n)
+	if err != nil {
+		return nil, err
+	}
+	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
+	pack := func(t *ir.Tensor) []*packedI8 { return p.packI8(t, zw) }
+	if n.consts[1] != nil {
+		pack = onceFor(pack, n.consts[1])
+	}
+	return func(e *env, in []*ir.Tensor) (*ir.Tensor, error) {
+		acc := make([]int32, n.out.Numel())
+		var b []*packedI8
+		if !e.plain {
+			b = pack(in[1])
+		}
+		if b == nil {
+			plainMatMulI32(p, acc, codes(in[0]), codes(in[1]), zx, zw)
+		} else {
+			a, zero := unsigned(in[0], zx, 3)
+			p.mulI8(acc, a, b, zero)
+		}
+		return ep.finish(acc, operand(in, 2)), nil
+	}, nil
+}
+
+// plainMatMulI32 is the definition of a matrix product of codes.
+func plainMatMulI32(p *matPlan, y, a, b []int32, za int32, zb []int32) {
+	for i := range p.a {
+		for r := range p.m {
+			for c := range p.n {
+				z, sum := at(zb, c), int32(0)
+				for k := range p.k {
+					sum += (a[p.a[i]+r*p.k+k] - za) * (b[p.b[i]+k*p.n+c] - z)
+				}
+				y[(i*p.m+r)*p.n+c] = sum
+			}
+		}
+	}
+}
+
+// packI8 packs the right matrices of a product, in the order in which they lie.
+func (p *matPlan) packI8(t *ir.Tensor, zw []int32) []*packedI8 {
+	w, ok := centred(t, zw, 1)
+	if !ok {
+		return nil
+	}
+	size := p.k * p.n
+	out := make([]*packedI8, len(w)/size)
+	for i := range out {
+		m := w[i*size : (i+1)*size]
+		q := &packedI8{b: []*gemm.B{gemm.Pack(p.k, p.n, m, p.n)}, sums: make([]int32, p.n)}
+		for j, v := range m {
+			q.sums[j%p.n] += int32(v)
+		}
+		out[i] = q
+	}
+	return out
+}
+
+// mulI8 computes all products of the plan, a chunk of rows at a time.
+func (p *matPlan) mulI8(acc []int32, a []byte, b []*packedI8, zero int32) {
+	chunks := (p.m + chunkRows - 1) / chunkRows
+	parallel(len(p.a)*chunks, func(i int) {
+		i, row := i/chunks, i%chunks*chunkRows
+		rows := min(chunkRows, p.m-row)
+		w := b[p.b[i]/(p.k*p.n)]
+		gemm.Mul(acc[(i*p.m+row)*p.n:], p.n, a[p.a[i]+row*p.k:], p.k, rows, w.b[0])
+	})
+	for i := range p.a {
+		b[p.b[i]/(p.k*p.n)].correct(acc[i*p.m*p.n:(i+1)*p.m*p.n], zero)
+	}
+}
