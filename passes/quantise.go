@@ -1,0 +1,407 @@
+package passes
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"situ/ir"
+)
+
+// quantise chooses the quantisation of a float graph's activations and weights
+// and writes it as quantize/dequantize pairs, which the pass fix then turns into
+// operators on codes. Activations become int8 with one scale and zero point,
+// weights int8 or int4 with a scale per output channel and no zero point.
+//
+// Not every value is given codes. Operators that only move or compare elements
+// share the codes of their operand. Of a chain of element-wise functions only
+// the beginning and the end have codes; the chain is a table. A product that
+// feeds nothing but outputs or operators without a fixed-point form keeps its
+// 32-bit sums. Operands of concat take the quantisation of the result.
+func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
+	if !isFloatModel(g) {
+		return g, nil
+	}
+	bits := s.quant.WeightBits
+	switch bits {
+	case 0:
+		bits = 8
+	case 4, 8:
+	default:
+		return nil, fmt.Errorf("weights of %d bits: there are 8 and 4", bits)
+	}
+	q := &quantiser{rewriter: newRewriter(g), ranges: s.ranges, weightBits: bits, origin: origins(g),
+		coded: make([]bool, len(g.Values)), group: make([]ir.ValueID, len(g.Values)), dq: make([]ir.ValueID, len(g.Values))}
+	q.users = make([][]*ir.Op, len(g.Values))
+	for i := range g.Ops {
+		for _, id := range g.Ops[i].In {
+			if id != ir.NoValue {
+				q.users[id] = append(q.users[id], &g.Ops[i])
+			}
+		}
+	}
+	for i := range g.Values {
+		q.group[i], q.dq[i] = ir.ValueID(i), ir.NoValue
+	}
+	q.choose()
+	q.unify()
+	for _, id := range g.Inputs {
+		if err := q.pair(id); err != nil {
+			return nil, err
+		}
+	}
+	for i := range g.Ops {
+		if err := q.op(&g.Ops[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, out := range g.Outputs {
+		q.Set(out, q.read(out))
+	}
+	return q.finish(), nil
+}
+
+type quantiser struct {
+	*rewriter
+	ranges     []Range
+	weightBits int
+	origin     []ir.ValueID
+	users      [][]*ir.Op
+	coded      []bool       // by old id: gets a quantize/dequantize pair
+	group      []ir.ValueID // by old id: union-find parent; a group has one quantisation
+	dq         []ir.ValueID // by old id: the dequantized form in the new graph
+}
+
+// isProduct reports whether op is a product with constant bias, which can be
+// computed on codes.
+func (q *quantiser) isProduct(op *ir.Op) bool {
+	if op.Kind != ir.Conv2D && op.Kind != ir.MatMul || q.old.Type(op.Out).DType != ir.F32 || q.old.IsConst(op.In[0]) {
+		return false
+	}
+	if op.Kind == ir.Conv2D && !q.old.IsConst(op.In[1]) {
+		return false
+	}
+	return len(op.In) < 3 || op.In[2] == ir.NoValue || q.old.IsConst(op.In[2])
+}
+
+// isArithmetic reports whether op computes new numbers and has a form on codes,
+// products aside.
+func (q *quantiser) isArithmetic(op *ir.Op) bool {
+	t := q.old.Type(op.Out)
+	if t.DType != ir.F32 || q.isFunction(op.Out) {
+		return false
+	}
+	switch op.Kind {
+	case ir.Add, ir.Sub, ir.Mul, ir.AvgPool, ir.ReduceMean, ir.ReduceSum:
+		return true
+	case ir.Softmax:
+		// A last softmax is better off with the 32-bit sums before it, and its
+		// float32 result is what the model is asked for.
+		last := slices.Contains(q.old.Outputs, op.Out) && len(q.users[op.Out]) == 0
+		return op.Attr.(*ir.AxisAttr).Axis == len(t.Shape)-1 && !last
+	}
+	return false
+}
+
+// isFunction reports whether a value is an element-wise function of another.
+func (q *quantiser) isFunction(id ir.ValueID) bool {
+	o := q.origin[id]
+	return o != id && o != ir.NoValue
+}
+
+// choose decides which values have codes.
+func (q *quantiser) choose() {
+	for i := range q.old.Values {
+		id := ir.ValueID(i)
+		v := q.old.Value(id)
+		if v.Const != nil || v.Type.DType != ir.F32 {
+			continue
+		}
+		op := q.old.DefOp(id)
+		switch {
+		case op == nil:
+			q.coded[id] = q.wanted(id)
+		case q.isFunction(id):
+			q.coded[id] = q.endsFunction(id)
+		case op.Kind.Is(ir.MovesCodes) && op.Kind != ir.Concat:
+		case q.isArithmetic(op):
+			q.coded[id] = true
+		default:
+			q.coded[id] = q.wanted(id)
+		}
+	}
+}
+
+// endsFunction reports whether a function's value is used by anything but a
+// longer function of the same variable.
+func (q *quantiser) endsFunction(id ir.ValueID) bool {
+	return slices.Contains(q.old.Outputs, id) ||
+		slices.ContainsFunc(q.users[id], func(u *ir.Op) bool { return q.origin[u.Out] != q.origin[id] })
+}
+
+// wanted reports whether some user of a value computes on codes.
+func (q *quantiser) wanted(id ir.ValueID) bool {
+	return slices.ContainsFunc(q.users[id], func(u *ir.Op) bool {
+		switch {
+		case q.isProduct(u), q.isArithmetic(u), q.origin[u.Out] == id:
+			return true
+		case u.Kind == ir.MaxPool || u.Kind == ir.ReduceMax || u.Kind == ir.ReduceMin || u.Kind == ir.Concat:
+			return true
+		case u.Kind.Is(ir.MovesCodes):
+			return q.wanted(u.Out)
+		}
+		return false
+	})
+}
+
+// root returns the representative of a group.
+func (q *quantiser) root(id ir.ValueID) ir.ValueID {
+	for q.group[id] != id {
+		q.group[id] = q.group[q.group[id]]
+		id = q.group[id]
+	}
+	return id
+}
+
+// unify gives concat and those of its operands one quantisation that lose little
+// by it: those that nothing else uses, and those of similar range.
+func (q *quantiser) unify() {
+	for i := range q.old.Ops {
+		op := &q.old.Ops[i]
+		if op.Kind != ir.Concat || !q.coded[op.Out] {
+			continue
+		}
+		whole := q.ranges[op.Out]
+		for _, in := range op.In {
+			src, alone := q.source(in)
+			if src == ir.NoValue || !q.coded[src] {
+				continue
+			}
+			r := q.ranges[src]
+			if alone || whole.Hi-whole.Lo <= 2*(r.Hi-r.Lo) {
+				a, b := q.root(src), q.root(op.Out)
+				q.group[a] = b
+				q.ranges[b] = Range{min(q.ranges[a].Lo, q.ranges[b].Lo), max(q.ranges[a].Hi, q.ranges[b].Hi)}
+			}
+		}
+	}
+}
+
+// source follows movements back to the value whose codes are moved, and reports
+// whether it has no other use.
+func (q *quantiser) source(id ir.ValueID) (src ir.ValueID, alone bool) {
+	alone = true
+	for {
+		alone = alone && len(q.users[id]) == 1 && !slices.Contains(q.old.Outputs, id)
+		op := q.old.DefOp(id)
+		if op == nil || q.coded[id] || !op.Kind.Is(ir.MovesCodes) {
+			return id, alone
+		}
+		id = op.In[0]
+	}
+}
+
+// minScale bounds scales from below, so that products and quotients of a few of
+// them stay far from the ends of float32.
+const minScale = 1e-9
+
+// activationType returns the int8 type for a range, which holds 0.
+func activationType(r Range, shape []int) ir.Type {
+	scale := float32((r.Hi - r.Lo) / 255)
+	if r.Hi == r.Lo {
+		scale = 1 // always 0: any scale will do
+	}
+	scale = max(scale, minScale)
+	zero := math.RoundToEven(-128 - r.Lo/float64(scale))
+	return ir.Type{DType: ir.I8, Shape: shape, Quant: ir.PerTensor(scale, int32(min(max(zero, -128), 127)))}
+}
+
+// typeOf returns the quantised type of a value.
+func (q *quantiser) typeOf(id ir.ValueID) ir.Type {
+	r := q.ranges[q.root(id)]
+	if op := q.old.DefOp(id); op != nil && op.Kind == ir.Softmax && q.root(id) == id && r.Hi > 1.0/16 {
+		// Shares of 1: the bound is known, whatever calibration has seen.
+		return ir.Type{DType: ir.I8, Shape: q.old.Type(id).Shape, Quant: ir.PerTensor(1.0/256, -128)}
+	}
+	return activationType(r, q.old.Type(id).Shape)
+}
+
+// pair writes the quantize/dequantize pair of a value, if it has codes.
+func (q *quantiser) pair(id ir.ValueID) error {
+	if !q.coded[id] {
+		return nil
+	}
+	name := q.old.Value(id).Name
+	c, err := q.g.AddTyped(ir.Quantize, name, nil, q.typeOf(id), q.Map(id))
+	if err == nil {
+		q.dq[id], err = q.g.Add(ir.Dequantize, name, nil, c)
+	}
+	return err
+}
+
+// read returns a value as users other than longer functions see it.
+func (q *quantiser) read(id ir.ValueID) ir.ValueID {
+	if id != ir.NoValue && q.dq[id] != ir.NoValue {
+		return q.dq[id]
+	}
+	return q.Map(id)
+}
+
+// op copies an operator, its operands read from their codes.
+func (q *quantiser) op(op *ir.Op) error {
+	in := make([]ir.ValueID, len(op.In))
+	for i, id := range op.In {
+		in[i] = q.read(id)
+		if id != ir.NoValue && q.isFunction(id) && q.origin[op.Out] == q.origin[id] {
+			in[i] = q.Map(id) // inside a function: not rounded on the way
+		}
+	}
+	var err error
+	switch {
+	case q.isProduct(op):
+		if err = q.product(op, in); err != nil {
+			return err
+		}
+	case q.isArithmetic(op):
+		for i, id := range in {
+			if data := floats(q.g, id); data != nil {
+				if in[i], err = q.constant(id, data); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	id, err := q.g.AddTyped(op.Kind, op.Name, op.Attr, q.old.Type(op.Out), in...)
+	if err != nil {
+		return err
+	}
+	q.Set(op.Out, id)
+	return q.pair(op.Out)
+}
+
+// constant quantises a constant operand of an element-wise operator.
+func (q *quantiser) constant(id ir.ValueID, data []float32) (ir.ValueID, error) {
+	v := q.g.Value(id)
+	r := Range{}
+	for _, x := range data {
+		if x-x != 0 {
+			return ir.NoValue, fmt.Errorf("constant %q holds %v", v.Name, x)
+		}
+		r = Range{min(r.Lo, float64(x)), max(r.Hi, float64(x))}
+	}
+	t := activationType(r, v.Type.Shape)
+	codes := make([]int8, len(data))
+	for i, x := range data {
+		codes[i] = int8(codeOf(float64(x), t))
+	}
+	c := q.g.AddConst(v.Name, ir.NewTensor(ir.I8, t.Shape, codes), t.Quant)
+	return q.g.Add(ir.Dequantize, v.Name, nil, c)
+}
+
+// product quantises the constant weights of a product and checks its bias.
+func (q *quantiser) product(op *ir.Op, in []ir.ValueID) error {
+	w := floats(q.g, in[1])
+	if w == nil {
+		return nil // two activations
+	}
+	v := q.g.Value(in[1])
+	if i := slices.IndexFunc(w, func(x float32) bool { return x-x != 0 }); i >= 0 {
+		return fmt.Errorf("%s %q: weight %q holds %v at index %d", op.Kind, op.Name, v.Name, w[i], i)
+	}
+	shape := q.old.Type(op.Out).Shape
+	bias := make([]float32, shape[len(shape)-1])
+	if len(in) > 2 && in[2] != ir.NoValue {
+		copy(bias, floats(q.g, in[2]))
+		if i := slices.IndexFunc(bias, func(x float32) bool { return x-x != 0 }); i >= 0 {
+			return fmt.Errorf("%s %q: bias %q holds %v at index %d", op.Kind, op.Name, q.g.Value(in[2]).Name, bias[i], i)
+		}
+	}
+	xs := q.scaleOf(in[0])
+	axis := 0
+	if op.Kind == ir.MatMul {
+		axis = len(v.Type.Shape) - 1
+	}
+	c := weightCodes(w, v.Type.Shape, axis, q.weightBits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })
+	name := v.Name
+	id := q.g.AddConst(name, c.tensor, c.quant)
+	var err error
+	in[1], err = q.g.Add(ir.Dequantize, name, nil, id)
+	return err
+}
+
+// scaleOf returns the scale of the codes that a value of the new graph was
+// dequantized and then moved from.
+func (q *quantiser) scaleOf(id ir.ValueID) float64 {
+	op := q.g.DefOp(id)
+	for op != nil && op.Kind.Is(ir.MovesCodes) {
+		op = q.g.DefOp(op.In[0])
+	}
+	if op == nil || op.Kind != ir.Dequantize {
+		return 1 // the product will stay in float32
+	}
+	return float64(q.g.Type(op.In[0]).Quant.Scale[0])
+}
+
+type quantised struct {
+	tensor *ir.Tensor
+	quant  *ir.Quant
+}
+
+// weightCodes quantises weights symmetrically per channel. A channel's scale is
+// never so small that its bias, given in units of the operand's scale, leaves
+// ±2^30: sums of products and bias then fit int32.
+func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) float64) quantised {
+	n := shape[axis]
+	inner := ir.Numel(shape[axis+1:])
+	most := float64(int(1)<<(bits-1) - 1)
+	quant := &ir.Quant{Axis: axis, Scale: make([]float32, n), Zero: make([]int32, n)}
+	codes := make([]int8, len(w))
+	channel := make([]float64, 0, len(w)/n)
+	for c := range n {
+		channel = channel[:0]
+		top := 0.0
+		for at := c * inner; at < len(w); at += n * inner {
+			for _, x := range w[at : at+inner] {
+				channel = append(channel, float64(x))
+				top = max(top, math.Abs(float64(x)))
+			}
+		}
+		scale := top / most
+		if bits == 4 && top > 0 {
+			scale = leastErrorScale(channel, top, most)
+		}
+		if scale == 0 && bias(c) == 0 {
+			scale = 1 // nothing to represent
+		}
+		s := float32(max(scale, bias(c)/(1<<30), minScale))
+		quant.Scale[c] = s
+		for at := c * inner; at < len(w); at += n * inner {
+			for i, x := range w[at : at+inner] {
+				codes[at+i] = int8(min(max(math.RoundToEven(float64(x)/float64(s)), -most), most))
+			}
+		}
+	}
+	d := ir.I8
+	if bits == 4 {
+		d = ir.I4
+	}
+	return quantised{ir.NewTensor(d, shape, codes), quant}
+}
+
+// leastErrorScale returns the scale, of 50 from half the full range upwards, that
+// represents the weights of a channel with the least squared error.
+func leastErrorScale(w []float64, top, most float64) float64 {
+	best, least := top/most, math.Inf(1)
+	for i := 50; i <= 100; i++ {
+		s := top / most * float64(i) / 100
+		sum := 0.0
+		for _, x := range w {
+			d := x - s*min(max(math.RoundToEven(x/s), -most), most)
+			sum += d * d
+		}
+		if sum < least {
+			best, least = s, sum
+		}
+	}
+	return best
+}

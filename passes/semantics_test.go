@@ -1,0 +1,112 @@
+package passes
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"situ/ir"
+	"situ/ir/eval"
+	"situ/ir/irtest"
+)
+
+func runGraph(t interface{ Fatalf(string, ...any) }, g *ir.Graph, in []*ir.Tensor) []*ir.Tensor {
+	e, err := eval.New(g)
+	if err != nil {
+		t.Fatalf("%v\n%v", err, g)
+	}
+	out, err := e.Run(context.Background(), in, eval.Options{})
+	if err != nil {
+		t.Fatalf("%v\n%v", err, g)
+	}
+	return out
+}
+
+// relative returns the largest difference between two tensors, relative to the
+// largest magnitude in want.
+func relative(got, want *ir.Tensor) float64 {
+	g, w := ir.Data[float32](got), ir.Data[float32](want)
+	top, diff := 0.0, 0.0
+	for i := range w {
+		top = max(top, math.Abs(float64(w[i])))
+		if d := math.Abs(float64(g[i]) - float64(w[i])); !(d <= diff) {
+			diff = d
+		}
+	}
+	if diff == 0 {
+		return 0
+	}
+	return diff / max(top, 1e-3)
+}
+
+// sqnr returns the signal-to-noise ratio of got against want in dB.
+func sqnr(got, want *ir.Tensor) float64 {
+	g, w := ir.Data[float32](got), ir.Data[float32](want)
+	signal, noise := 0.0, 0.0
+	for i := range w {
+		signal += float64(w[i]) * float64(w[i])
+		noise += (float64(g[i]) - float64(w[i])) * (float64(g[i]) - float64(w[i]))
+	}
+	if noise == 0 {
+		return math.Inf(1)
+	}
+	return 10 * math.Log10(signal/noise)
+}
+
+// TestFloatPassesKeepMeaning runs random graphs before and after the passes that
+// work in floating point.
+func TestFloatPassesKeepMeaning(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{})
+		in := irtest.Inputs(t, g)
+		want := runGraph(t, g, in)
+		for _, stop := range []string{"canonicalise", "tidy", "fuse"} {
+			res, err := Run(g, Config{StopAfter: stop})
+			if err != nil {
+				t.Fatalf("%v\n%v", err, g)
+			}
+			for i, got := range runGraph(t, res.Graph, in) {
+				if r := relative(got, want[i]); !(r < 1e-5) {
+					t.Fatalf("after %s, output %d differs by %g of its magnitude\nbefore:\n%v\nafter:\n%v", stop, i, r, g, res.Graph)
+				}
+			}
+		}
+	})
+}
+
+// TestFixedPointGraphs takes random graphs all the way. Random graphs amplify
+// rounding in ways that trained ones do not, so the bound on the noise is wide;
+// what it catches is a wrong scale, zero point or operand.
+func TestFixedPointGraphs(t *testing.T) {
+	kinds := []ir.OpKind{ir.Conv2D, ir.MatMul, ir.MaxPool, ir.AvgPool, ir.ReduceMean, ir.Add, ir.Mul, ir.Relu, ir.Clip,
+		ir.Sigmoid, ir.HardSwish, ir.Reshape, ir.Transpose, ir.Concat, ir.Slice, ir.Pad}
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{Kinds: kinds, MaxOps: 5})
+		in := irtest.Inputs(t, g)
+		want := runGraph(t, g, in)
+		method := rapid.SampledFrom([]Method{MinMax, MSE, Percentile}).Draw(t, "method")
+		res, err := Run(g, Config{Quant: Quantisation{Inputs: [][]*ir.Tensor{in}, Method: method}})
+		if err != nil {
+			t.Fatalf("%v\n%v", err, g)
+		}
+		for i, got := range runGraph(t, res.Graph, in) {
+			if db := sqnr(got, want[i]); !(db > 12) && got.Numel() > 16 && energy(want[i]) > 1e-6 {
+				t.Fatalf("output %d has %.1f dB\nfloat:\n%v\nfixed:\n%v", i, db, g, res.Graph)
+			}
+		}
+		if len(res.Fallback) > 0 {
+			t.Logf("in float32: %v", res.Fallback)
+		}
+	})
+}
+
+// energy returns the mean square of a tensor.
+func energy(t *ir.Tensor) float64 {
+	sum := 0.0
+	for _, x := range ir.Data[float32](t) {
+		sum += float64(x) * float64(x)
+	}
+	return sum / float64(t.Numel())
+}
