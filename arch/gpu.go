@@ -59,10 +59,12 @@ type Shared struct {
 // L2 is the cache that all SMs share.
 type L2 struct {
 	Bytes           Figure `yaml:"bytes" unit:"B" check:"count" max:"1e12"`
-	UsableFraction  Figure `yaml:"usable_fraction" check:"fraction"` // of the capacity, for data meant to stay between kernels
-	BytesPerCycle   Figure `yaml:"bytes_per_cycle" unit:"B/cycle" check:"count" max:"1e6"`
-	EnergyFJBit     Figure `yaml:"energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"`      // the SRAM itself
-	PathEnergyFJBit Figure `yaml:"path_energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"` // between L2 and L1
+	UsableFraction  Figure `yaml:"usable_fraction" check:"fraction"`                              // of the capacity, for data meant to stay between kernels
+	BytesPerCycle   Figure `yaml:"bytes_per_cycle" unit:"B/cycle" check:"count" max:"1e6"`        // of all slices
+	PortBytes       Figure `yaml:"port_bytes_per_cycle" unit:"B/cycle" check:"count" max:"65536"` // one SM can take
+	Multicast       Figure `yaml:"multicast" check:"count" max:"16"`                              // SMs that share one fetch of an operand tile
+	EnergyFJBit     Figure `yaml:"energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"`        // the SRAM itself
+	PathEnergyFJBit Figure `yaml:"path_energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"`   // between L2 and L1
 }
 
 // GPUDRAM is the device memory. Device and path energies are different things
