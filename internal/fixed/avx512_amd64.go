@@ -2,8 +2,8 @@ package fixed
 
 import "unsafe"
 
-// reqArgs is the argument block of requantise512. The steps are bytes from one
-// block of 16 channels to the next.
+// reqArgs is the argument block of requantise512 and requantise256. The steps are
+// bytes from one block of 16 or 8 channels to the next.
 type reqArgs struct {
 	dst, acc                      unsafe.Pointer
 	dstStride, accStride          int // bytes
@@ -16,7 +16,7 @@ type reqArgs struct {
 //go:noescape
 func requantise512(p *reqArgs)
 
-// addArgs is AddParams as add512 wants it: offset = −za·MA − zb·MB + half and
+// addArgs is AddParams as the kernels want it: offset = −za·MA − zb·MB + half and
 // low = 2^Shift − 1.
 type addArgs struct {
 	ma, mb, offset, shift, low, zy, lo, hi int32
@@ -47,8 +47,9 @@ func sum512(acc *int32, src *byte, n int)
 //go:noescape
 func quantise512(dst *byte, src *float32, n int, scale float32, zp int32)
 
-// dwArgs is the argument block of depthwise512: up to 64 channels and dwTaps
-// taps. taps holds groups·4 offsets; w is read for live of them.
+// dwArgs is the argument block of depthwise512, for up to 64 channels and dwTaps
+// taps, and of depthwise256. Before depthwise512 starts, taps is filled up to a
+// multiple of 4.
 type dwArgs struct {
 	acc        unsafe.Pointer
 	accStride  int // bytes
@@ -59,8 +60,9 @@ type dwArgs struct {
 	live       int
 	w          unsafe.Pointer
 	wStride    int    // bytes
-	mask       uint64 // channels that exist
-	accumulate int    // not 0 to add to acc
+	channels   int    // depthwise256: channels, a multiple of 8
+	mask       uint64 // depthwise512: channels that exist
+	accumulate int    // depthwise512: not 0 to add to acc
 }
 
 // dwTaps is the number of taps one call of depthwise512 takes; its frame holds

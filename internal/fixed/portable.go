@@ -57,14 +57,15 @@ func quantisePortable(dst []byte, src []float32, scale float32, zp int32) {
 	}
 }
 
-func depthwisePortable(acc []int32, accStride int, a []byte, rows, taps []int32, c int, w []int8) {
+// depthwisePortable computes channels first to c-1.
+func depthwisePortable(acc []int32, accStride int, a []byte, rows, taps []int32, first, c int, w []int8) {
 	for i, row := range rows {
-		out := acc[i*accStride : i*accStride+c]
+		out := acc[i*accStride+first : i*accStride+c]
 		clear(out)
 		for t, tap := range taps {
 			from := int(row) + int(tap)
-			ws := w[t*c : (t+1)*c]
-			for ch, q := range a[from : from+c] {
+			ws := w[t*c+first : (t+1)*c]
+			for ch, q := range a[from+first : from+c] {
 				out[ch] += int32(q) * int32(ws[ch])
 			}
 		}

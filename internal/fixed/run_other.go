@@ -17,5 +17,5 @@ func quantiseU8(dst []byte, src []float32, scale float32, zp int32) {
 }
 
 func depthwise(acc []int32, accStride int, a []byte, rows, taps []int32, c int, w []int8) {
-	depthwisePortable(acc, accStride, a, rows, taps, c, w)
+	depthwisePortable(acc, accStride, a, rows, taps, 0, c, w)
 }

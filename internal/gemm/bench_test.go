@@ -63,6 +63,26 @@ func BenchmarkIndirect(b *testing.B) {
 	reportPeak(b, len(rows)*9*ch*64, peak)
 }
 
+// BenchmarkIndirectSmall is what one PIM tile costs: few rows of K = 64 or 576.
+func BenchmarkIndirectSmall(b *testing.B) {
+	for _, s := range [][3]int{{1, 64, 64}, {6, 64, 64}, {14, 64, 64}, {14, 576, 64}, {7, 576, 64}, {1, 576, 64}, {14, 64, 16}, {14, 576, 32}} {
+		m, k, cols := s[0], s[1], s[2]
+		b.Run(fmt.Sprintf("%dx%dx%d", m, k, cols), func(b *testing.B) {
+			a, panel, c := make([]byte, m*k), make([]int8, PanelBytes(k)), make([]int32, m*cols)
+			rows := make([]int32, m)
+			for i := range rows {
+				rows[i] = int32(i * k)
+			}
+			segs := []int32{0}
+			peak := PeakInt8(20 * time.Millisecond)
+			for b.Loop() {
+				IndirectCols(c, cols, cols, false, a, rows, segs, k, panel)
+			}
+			reportPeak(b, m*k*cols, peak)
+		})
+	}
+}
+
 func benchF32(b *testing.B, m, k, n, workers int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	r := rand.New(rand.NewPCG(1, 1))

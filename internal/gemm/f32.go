@@ -89,7 +89,7 @@ func F32(c []float32, ldc int, a []float32, lda, m, k, n int, b []float32, ldb i
 	}
 	g.packed = (*buf)[:cap(*buf)]
 
-	g.block = min(f32Rows, max(1, math.MaxInt32/max(lda, 1))) // offsets fit int32
+	g.block = min(m, f32Rows, max(1, math.MaxInt32/max(lda, 1))) // offsets fit int32
 	chunks := (m + g.block - 1) / g.block
 	workers := 1
 	if m*n*k >= f32SerialWork {
@@ -123,7 +123,7 @@ func (g *f32Product) pack(p int) {
 // run computes panels from..to-1 of the i-th chunk of rows.
 func (g *f32Product) run(i, from, to int) {
 	var offsets [f32Rows]int32
-	for r := range offsets {
+	for r := range g.block {
 		offsets[r] = int32(r * g.lda)
 	}
 	i *= g.block

@@ -123,11 +123,11 @@ func Mul(c []int32, ldc int, a []byte, lda, m int, b *B) {
 		return
 	}
 	var offsets [mulRows]int32
-	for i := range offsets {
+	zero := [1]int32{}
+	block := min(m, mulRows, max(1, math.MaxInt32/max(lda, 1))) // offsets fit int32
+	for i := range block {
 		offsets[i] = int32(i * lda)
 	}
-	zero := [1]int32{}
-	block := min(mulRows, max(1, math.MaxInt32/max(lda, 1))) // offsets fit int32
 	for i := 0; i < m; i += block {
 		rows := min(m-i, block)
 		for p := range b.Panels() {
