@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"situ/ir"
 )
 
@@ -13,6 +15,9 @@ type kernel struct {
 	parms []ir.ValueID // constant operands
 	out   ir.ValueID   //
 }
+
+// computes reports whether operator i is part of the kernel.
+func (k *kernel) computes(i int) bool { return i == k.lead || slices.Contains(k.fused, i) }
 
 // plan is a graph as a sequence of kernels.
 type plan struct {
@@ -151,10 +156,8 @@ func (p *plan) addOperands(k int, op *ir.Op) {
 }
 
 func addUnique(vs []ir.ValueID, v ir.ValueID) []ir.ValueID {
-	for _, u := range vs {
-		if u == v {
-			return vs
-		}
+	if slices.Contains(vs, v) {
+		return vs
 	}
 	return append(vs, v)
 }

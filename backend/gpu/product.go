@@ -213,21 +213,28 @@ func (m *machine) resident(t tile) float64 {
 	return max(1, math.Floor(min(byShared, byRegisters)))
 }
 
-// epilogueBytes is what a product's kernel moves besides its two operands: the
-// result, and operands of the operators fused behind it.
+// epilogueBytes is what a product's kernel moves besides its two operands: bias,
+// operands of the operators fused behind it, and the result.
 func (p *plan) epilogueBytes(k *kernel) float64 {
-	lead := &p.g.Ops[k.lead]
-	total := p.sum(k.reads) + p.sum(k.parms) + p.bytes(k.out)
-	for _, v := range lead.In[:2] {
-		if !p.live[v] {
-			total -= p.bytes(v)
-			continue
-		}
-		for _, r := range p.roots(v, nil) {
-			total -= p.bytes(r)
+	total := p.bytes(k.out)
+	for _, v := range p.g.Ops[k.lead].In[2:] {
+		if v >= 0 {
+			total += p.bytes(v)
 		}
 	}
-	return max(total, p.bytes(k.out))
+	for _, i := range k.fused {
+		for _, v := range p.g.Ops[i].In {
+			if v < 0 {
+				continue
+			}
+			for _, root := range p.roots(v, nil) {
+				if !k.computes(int(p.g.Values[root].Def)) {
+					total += p.bytes(root)
+				}
+			}
+		}
+	}
+	return total
 }
 
 // refetched is the DRAM traffic beyond reading each operand (a and b bytes in

@@ -1,0 +1,149 @@
+package gpu
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"situ/ir"
+)
+
+// layers lists the kernels of a graph by their operators.
+func layers(r *Report) []string {
+	var ops []string
+	for _, l := range r.Layers {
+		ops = append(ops, l.Op)
+	}
+	return ops
+}
+
+func TestFusion(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		build func(b *netBuilder) ir.ValueID
+		want  []string
+	}{
+		{"residual joins the later product", func(b *netBuilder) ir.ValueID {
+			x := b.input(1, 8, 8, 16)
+			return b.add(b.conv(x, 16, 3, 1, 1, true), b.conv(x, 16, 1, 1, 1, false))
+		}, []string{"conv2d", "conv2d+add"}},
+		{"a value with two readers is written", func(b *netBuilder) ir.ValueID {
+			x := b.conv(b.input(1, 8, 8, 16), 16, 3, 1, 1, false)
+			return b.add(b.add(x, x), x)
+		}, []string{"conv2d", "add+add"}},
+		{"graph input as residual", func(b *netBuilder) ir.ValueID {
+			x := b.input(1, 8, 8, 16)
+			return b.add(b.conv(x, 16, 3, 1, 1, false), x)
+		}, []string{"conv2d+add"}},
+		{"reshape is free and does not part a kernel", func(b *netBuilder) ir.ValueID {
+			x := b.conv(b.input(1, 8, 8, 16), 16, 1, 1, 1, false)
+			x = b.must(b.g.Add(ir.Reshape, "flat", &ir.ShapeAttr{Shape: []int{1, 1024}}, x))
+			return b.must(b.g.Add(ir.Dequantize, "real", nil, x))
+		}, []string{"conv2d+dequantize"}},
+		{"a broadcast operand is not the tile at hand", func(b *netBuilder) ir.ValueID {
+			x := b.input(1, 8, 8, 16)
+			gate := b.conv(b.must(b.g.AddTyped(ir.ReduceMean, "mean", &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, b.code(1, 1, 1, 16), x)), 16, 1, 1, 1, false)
+			return b.must(b.g.AddTyped(ir.Mul, "scale", nil, b.code(1, 8, 8, 16), x, gate))
+		}, []string{"reducemean", "conv2d", "mul"}},
+		{"concatenation is written in place", func(b *netBuilder) ir.ValueID {
+			x := b.input(1, 8, 8, 16)
+			y := b.must(b.g.Add(ir.Concat, "cat", &ir.AxisAttr{Axis: 3}, b.conv(x, 16, 1, 1, 1, false), b.conv(x, 16, 3, 1, 1, false)))
+			return b.conv(y, 8, 1, 1, 1, false)
+		}, []string{"conv2d", "conv2d", "conv2d"}},
+		{"constants are computed at load", func(b *netBuilder) ir.ValueID {
+			c := b.g.AddConst("c", ir.Zeros(ir.F32, 8), nil)
+			c = b.must(b.g.Add(ir.Exp, "e", nil, c))
+			return b.must(b.g.Add(ir.Add, "sum", nil, b.g.AddInput("x", ir.TypeOf(ir.F32, 8)), c))
+		}, []string{"add"}},
+	} {
+		b := newNet(t, tt.name)
+		r := estimate(t, b.done(tt.build(b)), device(t, "h100"), Options{})
+		if got := layers(r); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: kernels %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDepthwiseUsesLanes(t *testing.T) {
+	b := newNet(t, "depthwise")
+	r := estimate(t, b.done(b.conv(b.input(1, 56, 56, 144), 144, 3, 1, 144, true)), device(t, "h100"), Options{})
+	if l := r.Layers[0]; l.Mapping != "lanes, direct convolution" || l.MACs != 56*56*144*9 {
+		t.Errorf("depthwise: mapping %q, %d multiply-accumulates", l.Mapping, l.MACs)
+	}
+}
+
+func TestResNet50Counts(t *testing.T) {
+	g := resnet50(t)
+	for _, batch := range []int{1, 8} {
+		r := estimate(t, g, device(t, "a100"), Options{Batch: batch})
+		if want := int64(4_089_184_256 * batch); r.MACs != want {
+			t.Errorf("batch %d: %d multiply-accumulates, want %d", batch, r.MACs, want)
+		}
+		// 53 convolutions, pooling, mean and the classifier.
+		if len(r.Layers) != 56 {
+			t.Errorf("%d kernels, want 56", len(r.Layers))
+		}
+		weights := 25_502_912 + 4*26_560 // int8 weights, int32 biases
+		if want := int64(weights + batch*(224*224*3+1000)); r.CompulsoryBytes != want {
+			t.Errorf("batch %d: compulsory %d B, want %d", batch, r.CompulsoryBytes, want)
+		}
+	}
+}
+
+func TestInt4WeightsMoveHalf(t *testing.T) {
+	traffic := func(d ir.DType) int64 {
+		b := newNet(t, "gemv")
+		w := b.g.AddConst("w", ir.Zeros(d, 16384, 16384), ir.PerTensor(0.01, 0))
+		out := b.must(b.g.AddTyped(ir.MatMul, "gemv", nil, b.code(1, 16384), b.input(1, 16384), w))
+		return estimate(t, b.done(out), device(t, "l4"), Options{}).Bytes.DRAM
+	}
+	full, half := traffic(ir.I8), traffic(ir.I4)
+	if full < 1<<28 || half < 1<<27 || float64(half) > 0.51*float64(full) {
+		t.Errorf("DRAM traffic %d B with int8 weights, %d B with int4", full, half)
+	}
+}
+
+func TestWeightsThatFitStayInL2(t *testing.T) {
+	dram := func(width int) (int64, []string) {
+		b := newNet(t, "mlp")
+		r := estimate(t, b.done(b.dense(b.input(1, width), width)), device(t, "l4"), Options{})
+		return r.Bytes.DRAM, r.Notes
+	}
+	if n, notes := dram(4096); n > 4096*2 || !strings.Contains(notes[0], "stay in L2") {
+		t.Errorf("16 MB of weights: %d B from DRAM, %q", n, notes)
+	}
+	if n, notes := dram(16384); n < 16384*16384 || !strings.Contains(notes[0], "from DRAM in every run") {
+		t.Errorf("256 MB of weights: %d B from DRAM, %q", n, notes)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	gpu := device(t, "l4")
+	small := func() *ir.Graph { b := newNet(t, "small"); return b.done(b.dense(b.input(1, 8), 8)) }()
+	huge := &ir.Graph{Name: "huge"}
+	x := huge.AddInput("x", ir.TypeOf(ir.F32, 1<<20, 1<<20))
+	y, err := huge.Add(ir.MatMul, "square", nil, x, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge.Outputs = append(huge.Outputs, y)
+	for _, tt := range []struct {
+		g     *ir.Graph
+		batch int
+		want  string
+	}{
+		{nil, 1, "no graph"},
+		{small, -1, "batch -1"},
+		{small, MaxBatch + 1, "want 1 to"},
+		{huge, 1, "use a smaller batch"},
+		{huge, MaxBatch, "huge at batch 1048576 needs"},
+	} {
+		if _, err := Estimate(tt.g, gpu, Options{Batch: tt.batch}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("batch %d: %v, want %q", tt.batch, err, tt.want)
+		}
+	}
+	r := estimate(t, &ir.Graph{Name: "empty"}, gpu, Options{})
+	if r.LatencyS != 0 || r.ThroughputPerS != 0 || r.Energy.Total() != 0 {
+		t.Errorf("empty graph: %+v", r)
+	}
+}
