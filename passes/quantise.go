@@ -124,7 +124,7 @@ func (q *quantiser) choose() {
 		case q.isFunction(id):
 			q.coded[id] = q.endsFunction(id)
 		case op.Kind.Is(ir.MovesCodes) && op.Kind != ir.Concat:
-		case q.isArithmetic(op):
+		case q.isArithmetic(op), q.isProduct(op) && actOf(op.Attr) != nil: // sums cannot be clamped
 			q.coded[id] = true
 		default:
 			q.coded[id] = q.wanted(id)
