@@ -34,7 +34,7 @@ func shared(t testing.TB, elem ...string) string {
 
 // Small constructors for models under test.
 
-func value(name string, dims ...int64) *onnxpb.ValueInfoProto {
+func valueInfo(name string, dims ...int64) *onnxpb.ValueInfoProto {
 	shape := &onnxpb.TensorShapeProto{}
 	for _, d := range dims {
 		shape.Dim = append(shape.Dim, &onnxpb.TensorShapeProto_Dimension{
@@ -81,8 +81,8 @@ func encode(t testing.TB, m proto.Message) []byte {
 // chain is x → Relu → y, for the error tests to spoil.
 func chain() *onnxpb.ModelProto {
 	return modelOf(13, &onnxpb.GraphProto{
-		Input:  []*onnxpb.ValueInfoProto{value("x", 1, 4)},
-		Output: []*onnxpb.ValueInfoProto{value("y", 1, 4)},
+		Input:  []*onnxpb.ValueInfoProto{valueInfo("x", 1, 4)},
+		Output: []*onnxpb.ValueInfoProto{valueInfo("y", 1, 4)},
 		Node:   []*onnxpb.NodeProto{node("Relu(x) y")},
 	})
 }
@@ -146,15 +146,15 @@ func TestParseErrors(t *testing.T) {
 		}), `cyclic: "a" (Add) ← "b" (Abs) ← "c" (Neg) ← "a" (Add)`},
 		{"cycle of one", spoil(func(m *onnxpb.ModelProto) { m.Graph.Node[0].Input[0] = "y" }), `cyclic: "y" (Relu) ← "y" (Relu)`},
 		{"cycle through a subgraph", spoil(func(m *onnxpb.ModelProto) {
-			body := &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{node("Neg(y) inner")}, Output: []*onnxpb.ValueInfoProto{value("inner")}}
+			body := &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{node("Neg(y) inner")}, Output: []*onnxpb.ValueInfoProto{valueInfo("inner")}}
 			m.Graph.Node = []*onnxpb.NodeProto{node("Relu(c) y"), node("If(x) c",
 				&onnxpb.AttributeProto{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: body})}
 		}), "cyclic"},
 		{"negative dimension", initial(floats("w", []int64{-1})), "dimension -1"},
-		{"negative input dimension", spoil(func(m *onnxpb.ModelProto) { m.Graph.Input[0] = value("x", -7) }), "negative dimension -7"},
+		{"negative input dimension", spoil(func(m *onnxpb.ModelProto) { m.Graph.Input[0] = valueInfo("x", -7) }), "negative dimension -7"},
 		{"overflowing product", initial(floats("w", []int64{1 << 62, 1 << 62})), "dimension 4611686018427387904"},
 		{"product wraps to zero", initial(floats("w", []int64{1 << 30, 1 << 30, 1 << 4})), "more than 2147483648 elements"},
-		{"input too large", spoil(func(m *onnxpb.ModelProto) { m.Graph.Input[0] = value("x", 1<<20, 1<<20) }), "more than 2147483648 elements"},
+		{"input too large", spoil(func(m *onnxpb.ModelProto) { m.Graph.Input[0] = valueInfo("x", 1<<20, 1<<20) }), "more than 2147483648 elements"},
 		{"gigabytes from 100 bytes", initial(floats("w", []int64{1 << 15, 1 << 15}, 1)), "needs 1073741824 elements, 1 are present"},
 		{"raw data of a wrong length", initial(&onnxpb.TensorProto{Name: "w", DataType: 6, Dims: []int64{3}, RawData: make([]byte, 11)}), "needs 12 bytes, 11 are present"},
 		{"constant of a wrong length", spoil(func(m *onnxpb.ModelProto) {

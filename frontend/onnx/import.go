@@ -1,0 +1,294 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"situ/frontend/onnx/onnxpb"
+	"situ/ir"
+)
+
+// ImportOptions binds what a model leaves open.
+type ImportOptions struct {
+	// Dims gives values to symbolic dimensions by name. A dimension without a
+	// name is called after its place: "x.0" is the first dimension of input x.
+	Dims map[string]int64
+	// InputShapes gives whole shapes of inputs; they bind symbols too.
+	InputShapes map[string][]int
+	// DefaultDim, when positive, is given to symbols that stand first in an
+	// input's shape (the batch, as a rule) and are bound by nothing else.
+	DefaultDim int64
+}
+
+// Import translates a model to an ir graph. Everything is static afterwards:
+// symbolic dimensions are bound by opt and shape arithmetic is evaluated.
+//
+// The error lists every node that is not supported, not only the first; it then
+// contains an *UnsupportedError.
+func Import(m *Model, opt ImportOptions) (*ir.Graph, error) {
+	im := &importer{
+		model: m,
+		graph: &ir.Graph{Name: m.Proto.Graph.Name},
+		env:   map[string]*value{},
+		infos: map[string]*onnxpb.ValueInfoProto{},
+	}
+	g, err := im.run(opt)
+	if err != nil && m.Path != "" {
+		return nil, fmt.Errorf("%s: %w", m.Path, err)
+	}
+	return g, err
+}
+
+// Unsupported is a node that cannot be translated.
+type Unsupported struct {
+	Node   string // name, or first output
+	Op     string
+	Domain string // "ai.onnx" for the standard operators
+	Opset  int64  // imported version of the domain, 0 when it is not imported
+	Reason string // "" when the operator is not known at all
+}
+
+// String formats the node for a list, such as `"rnn" LSTM (ai.onnx 14)`.
+func (u Unsupported) String() string {
+	s := fmt.Sprintf("%q %s (%s %d)", u.Node, u.Op, u.Domain, u.Opset)
+	if u.Reason != "" {
+		s += ": " + u.Reason
+	}
+	return s
+}
+
+// UnsupportedError lists all nodes of a model that cannot be translated, sorted
+// by name.
+type UnsupportedError struct{ Nodes []Unsupported }
+
+// Error lists the nodes, one a line.
+func (e *UnsupportedError) Error() string {
+	var b strings.Builder
+	if len(e.Nodes) == 1 {
+		b.WriteString("1 node is not supported:")
+	} else {
+		fmt.Fprintf(&b, "%d nodes are not supported:", len(e.Nodes))
+	}
+	for _, n := range e.Nodes {
+		b.WriteString("\n\t" + n.String())
+	}
+	return b.String()
+}
+
+// value is what an ONNX name stands for: a value of the graph, a constant, or a
+// quantised constant that is dequantised where it is used. Constants enter the
+// graph only when an operator needs them there.
+type value struct {
+	name    string
+	id      ir.ValueID // NoValue until the value is in the graph
+	tensor  *ir.Tensor // constants
+	quant   *ir.Quant  // of the codes in tensor: the value is what they stand for
+	uniform bool       // all elements of tensor are the same
+}
+
+// isConst reports whether v is a plain constant.
+func (v *value) isConst() bool { return v.tensor != nil && v.quant == nil }
+
+type importer struct {
+	model *Model
+	graph *ir.Graph
+	env   map[string]*value
+	infos map[string]*onnxpb.ValueInfoProto // stated types of inner values
+
+	unsupported []Unsupported
+	faults      faults
+	filled      int64 // bytes of constants made by ConstantOfShape and the like
+}
+
+func (im *importer) run(opt ImportOptions) (*ir.Graph, error) {
+	if err := im.constants(); err != nil {
+		return nil, err
+	}
+	if err := im.inputs(opt); err != nil {
+		return nil, err
+	}
+	g := im.model.Proto.Graph
+	for _, v := range slices.Concat(g.ValueInfo, g.Output) {
+		im.infos[v.Name] = v
+	}
+	for _, n := range g.Node {
+		im.node(n)
+	}
+	if err := im.err(); err != nil {
+		return nil, err
+	}
+	if err := im.outputs(); err != nil {
+		return nil, err
+	}
+	out := ir.DCE(im.graph)
+	if err := ir.Verify(out); err != nil {
+		return nil, fmt.Errorf("the imported graph is inconsistent: %w", err)
+	}
+	return out, nil
+}
+
+func (im *importer) err() error {
+	var unsupported error
+	if len(im.unsupported) > 0 {
+		slices.SortStableFunc(im.unsupported, func(a, b Unsupported) int {
+			return strings.Compare(a.Node+"\x00"+a.Op, b.Node+"\x00"+b.Op)
+		})
+		unsupported = &UnsupportedError{im.unsupported}
+	}
+	return errors.Join(unsupported, im.faults.err())
+}
+
+// constants puts the initialisers into the environment.
+func (im *importer) constants() error {
+	var f faults
+	for _, p := range im.model.Proto.Graph.Initializer {
+		t, err := DecodeTensor(p, im.model.Dir)
+		if err != nil {
+			f.addf("initializer %q: %v", p.Name, err)
+			continue
+		}
+		im.env[p.Name] = &value{name: p.Name, id: ir.NoValue, tensor: t}
+	}
+	return f.err()
+}
+
+// inputs adds the graph's inputs; those with an initialiser are constants.
+func (im *importer) inputs(opt ImportOptions) error {
+	types, err := im.model.inputTypes(opt)
+	if err != nil {
+		return err
+	}
+	for _, in := range im.model.Inputs() {
+		id := im.graph.AddInput(in.Name, types[in.Name])
+		im.env[in.Name] = &value{name: in.Name, id: id}
+	}
+	return nil
+}
+
+// outputs lists the results. Each is a value of its own, so that outputs keep
+// their names where a model returns an input, a constant or one value twice.
+func (im *importer) outputs() error {
+	taken := map[ir.ValueID]bool{}
+	for _, o := range im.model.Proto.Graph.Output {
+		v := im.env[o.Name]
+		id, err := im.materialise(v)
+		if err != nil {
+			return fmt.Errorf("output %q: %w", o.Name, err)
+		}
+		if im.graph.DefOp(id) == nil || taken[id] {
+			shape := &ir.ShapeAttr{Shape: im.graph.Type(id).Shape}
+			if id, err = im.graph.Add(ir.Reshape, o.Name, shape, id); err != nil {
+				return fmt.Errorf("output %q: %w", o.Name, err)
+			}
+		}
+		taken[id] = true
+		im.graph.Value(id).Name = o.Name
+		im.graph.Outputs = append(im.graph.Outputs, id)
+	}
+	return nil
+}
+
+// materialise returns v as a value of the graph, adding its constant first if
+// need be.
+func (im *importer) materialise(v *value) (ir.ValueID, error) {
+	if v.id != ir.NoValue {
+		return v.id, nil
+	}
+	if err := ir.ValidType(v.tensor.Type().WithQuant(v.quant)); err != nil {
+		return ir.NoValue, fmt.Errorf("constant %q: %w", v.name, err)
+	}
+	id := im.graph.AddConst(v.name, v.tensor, v.quant)
+	if v.quant != nil {
+		var err error
+		if id, err = im.graph.Add(ir.Dequantize, v.name, nil, id); err != nil {
+			return ir.NoValue, err
+		}
+	}
+	v.id = id
+	return id, nil
+}
+
+// node translates one node, or notes why it cannot be.
+func (im *importer) node(n *onnxpb.NodeProto) {
+	domain := canonicalDomain(n.Domain)
+	opset := im.model.Opsets[domain]
+	row := lookup(domain, n.OpType, opset)
+	if row == nil {
+		im.refuse(n, "")
+		return
+	}
+	c := &call{importer: im, proto: n, opset: opset, read: map[string]bool{}, out: make([]*value, len(n.Output))}
+	for i, name := range n.Input {
+		var v *value
+		if name != "" {
+			if v = im.env[name]; v == nil {
+				im.assume(n) // its producer has been reported
+				return
+			}
+		}
+		if v == nil && i < row.inputs {
+			im.faults.addf("node %s: input %d is missing", nodeName(n), i)
+			im.assume(n)
+			return
+		}
+		c.in = append(c.in, v)
+	}
+	if len(n.Input) < row.inputs {
+		im.faults.addf("node %s: takes at least %d inputs, has %d", nodeName(n), row.inputs, len(n.Input))
+		im.assume(n)
+		return
+	}
+	first := len(im.graph.Values)
+	row.translate(c)
+	if c.err == nil {
+		c.err = c.unread()
+	}
+	var u *unsupportedError
+	switch {
+	case errors.As(c.err, &u):
+		im.refuse(n, u.reason)
+	case c.err != nil:
+		im.faults.addf("node %s: %v", nodeName(n), c.err)
+		im.assume(n)
+	default:
+		c.bind(first)
+	}
+}
+
+// refuse notes an unsupported node and goes on with its stated result types.
+func (im *importer) refuse(n *onnxpb.NodeProto, reason string) {
+	name := n.Name
+	if name == "" && len(n.Output) > 0 {
+		name = n.Output[0]
+	}
+	domain := canonicalDomain(n.Domain)
+	im.unsupported = append(im.unsupported, Unsupported{
+		Node: name, Op: n.OpType, Domain: domainName(domain), Opset: im.model.Opsets[domain], Reason: reason})
+	im.assume(n)
+}
+
+// assume gives the results of a node that could not be translated the types the
+// file states, if any, so that later nodes can still be checked. The graph is
+// thrown away in the end.
+func (im *importer) assume(n *onnxpb.NodeProto) {
+	for _, name := range n.Output {
+		info := im.infos[name]
+		if name == "" || info == nil {
+			continue
+		}
+		tt := info.GetType().GetTensorType()
+		d, err := dtypeOf(tt.GetElemType())
+		if err != nil || tt.Shape == nil {
+			continue
+		}
+		t := ir.TypeOf(d)
+		for _, dim := range tt.Shape.Dim {
+			t.Shape = append(t.Shape, int(min(dim.GetDimValue(), maxElements)))
+		}
+		if ir.ValidType(t) == nil {
+			im.env[name] = &value{name: name, id: im.graph.AddInput(name, t)}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package onnx
+
+import "situ/ir"
+
+// A row says how one ONNX operator is translated.
+type row struct {
+	name      string
+	since     int64 // first opset of its domain that has it
+	until     int64 // last one, 0 when it still exists
+	inputs    int   // inputs that must be present
+	translate func(*call)
+}
+
+// table holds the operators of the ai.onnx domain. Where a newer opset moved an
+// attribute to an input, one function reads both.
+var table = []row{
+	// Products.
+	{"Conv", 1, 0, 2, conv},
+	{"Gemm", 7, 0, 2, gemm},
+	{"MatMul", 1, 0, 2, matMul},
+
+	// Windows, reductions, normalisations.
+	{"MaxPool", 1, 0, 1, maxPool},
+	{"AveragePool", 7, 0, 1, averagePool},
+	{"GlobalAveragePool", 1, 0, 1, globalPool(ir.ReduceMean)},
+	{"GlobalMaxPool", 1, 0, 1, globalPool(ir.ReduceMax)},
+	{"ReduceSum", 1, 0, 1, reduce(ir.ReduceSum, 13)},
+	{"ReduceMean", 1, 0, 1, reduce(ir.ReduceMean, 18)},
+	{"ReduceMax", 1, 0, 1, reduce(ir.ReduceMax, 18)},
+	{"ReduceMin", 1, 0, 1, reduce(ir.ReduceMin, 18)},
+	{"ReduceProd", 1, 0, 1, reduceProd},
+	{"BatchNormalization", 7, 0, 5, batchNormalization},
+	{"LayerNormalization", 17, 0, 2, layerNormalization},
+	{"InstanceNormalization", 6, 0, 3, instanceNormalization},
+	{"LRN", 1, 0, 1, lrn},
+	{"Softmax", 1, 0, 1, softmax(ir.Softmax)},
+	{"LogSoftmax", 1, 0, 1, softmax(ir.LogSoftmax)},
+
+	// Element-wise arithmetic.
+	{"Add", 7, 0, 2, elementwise(ir.Add)},
+	{"Sub", 7, 0, 2, elementwise(ir.Sub)},
+	{"Mul", 7, 0, 2, elementwise(ir.Mul)},
+	{"Div", 7, 0, 2, elementwise(ir.Div)},
+	{"Pow", 7, 0, 2, pow},
+	{"Sum", 6, 0, 1, variadic(ir.Add)},
+	{"Min", 6, 0, 1, variadic(ir.Min)},
+	{"Max", 6, 0, 1, variadic(ir.Max)},
+	{"Mean", 6, 0, 1, mean},
+
+	// Element-wise functions.
+	{"Relu", 6, 0, 1, relu},
+	{"LeakyRelu", 6, 0, 1, alphaBeta(ir.LeakyRelu, 0.01)},
+	{"PRelu", 7, 0, 2, pRelu},
+	{"Elu", 6, 0, 1, alphaBeta(ir.Elu, 1)},
+	{"Celu", 12, 0, 1, celu},
+	{"Selu", 6, 0, 1, selu},
+	{"Clip", 6, 0, 1, clip},
+	{"Sigmoid", 6, 0, 1, unary(ir.Sigmoid)},
+	{"HardSigmoid", 6, 0, 1, hardSigmoid},
+	{"HardSwish", 14, 0, 1, unary(ir.HardSwish)},
+	{"Mish", 18, 0, 1, mish},
+	{"Gelu", 20, 0, 1, gelu},
+	{"Softplus", 1, 0, 1, unary(ir.Softplus)},
+	{"Softsign", 1, 0, 1, softsign},
+	{"Tanh", 6, 0, 1, unary(ir.Tanh)},
+	{"Exp", 6, 0, 1, unary(ir.Exp)},
+	{"Log", 6, 0, 1, unary(ir.Log)},
+	{"Sqrt", 6, 0, 1, unary(ir.Sqrt)},
+	{"Reciprocal", 6, 0, 1, unary(ir.Reciprocal)},
+	{"Neg", 6, 0, 1, unary(ir.Neg)},
+	{"Abs", 6, 0, 1, unary(ir.Abs)},
+	{"Erf", 9, 0, 1, unary(ir.Erf)},
+	{"Floor", 6, 0, 1, unary(ir.Floor)},
+	{"Ceil", 6, 0, 1, unary(ir.Ceil)},
+	{"Round", 11, 0, 1, unary(ir.Round)},
+
+	// Shape and data movement.
+	{"Identity", 1, 0, 1, identity},
+	{"Dropout", 7, 0, 1, dropout},
+	{"Reshape", 5, 0, 2, reshape},
+	{"Flatten", 1, 0, 1, flatten},
+	{"Squeeze", 1, 0, 1, squeeze},
+	{"Unsqueeze", 1, 0, 1, unsqueeze},
+	{"Transpose", 1, 0, 1, transpose},
+	{"Concat", 4, 0, 1, concat},
+	{"Split", 2, 0, 1, split},
+	{"Slice", 1, 0, 1, slice},
+	{"Pad", 2, 0, 1, pad},
+	{"Expand", 8, 0, 2, expand},
+	{"Tile", 6, 0, 2, tile},
+	{"Gather", 1, 0, 2, gather},
+	{"DepthToSpace", 1, 0, 1, depthToSpace},
+	{"SpaceToDepth", 1, 0, 1, spaceToDepth},
+	{"Cast", 6, 0, 1, cast},
+	{"CastLike", 15, 0, 2, castLike},
+
+	// Constants and what is evaluated at import.
+	{"Constant", 1, 0, 0, constant},
+	{"ConstantOfShape", 9, 0, 1, constantOfShape},
+	{"Shape", 1, 0, 1, shape},
+	{"Size", 1, 0, 1, size},
+	{"Range", 11, 0, 3, rangeOp},
+	{"Equal", 7, 0, 2, compare(func(a, b float64) bool { return a == b })},
+	{"Less", 7, 0, 2, compare(func(a, b float64) bool { return a < b })},
+	{"LessOrEqual", 12, 0, 2, compare(func(a, b float64) bool { return a <= b })},
+	{"Greater", 7, 0, 2, compare(func(a, b float64) bool { return a > b })},
+	{"GreaterOrEqual", 12, 0, 2, compare(func(a, b float64) bool { return a >= b })},
+	{"And", 7, 0, 2, logic(func(a, b int64) int64 { return a & b })},
+	{"Or", 7, 0, 2, logic(func(a, b int64) int64 { return a | b })},
+	{"Xor", 7, 0, 2, logic(func(a, b int64) int64 { return a ^ b })},
+	{"Not", 1, 0, 1, not},
+	{"Where", 9, 0, 3, where},
+
+	// Quantisation.
+	{"QuantizeLinear", 10, 0, 2, quantizeLinear},
+	{"DequantizeLinear", 10, 0, 2, dequantizeLinear},
+	{"QLinearConv", 10, 0, 8, qLinearConv},
+	{"QLinearMatMul", 10, 0, 8, qLinearMatMul},
+	{"ConvInteger", 10, 0, 2, convInteger},
+	{"MatMulInteger", 10, 0, 2, matMulInteger},
+}
+
+var rows = func() map[string]*row {
+	m := map[string]*row{}
+	for i := range table {
+		m[table[i].name] = &table[i]
+	}
+	return m
+}()
+
+// lookup returns the row of an operator in an opset of its domain, nil when
+// there is none.
+func lookup(domain, op string, opset int64) *row {
+	r := rows[op]
+	if domain != "" || r == nil || opset < r.since || r.until != 0 && opset > r.until {
+		return nil
+	}
+	return r
+}
+
+// Operators returns the names of the supported ai.onnx operators in the order of
+// the table.
+func Operators() []string {
+	names := make([]string, len(table))
+	for i, r := range table {
+		names[i] = r.name
+	}
+	return names
+}

@@ -1,0 +1,232 @@
+package onnx
+
+import (
+	"math"
+
+	"situ/frontend/onnx/onnxpb"
+	"situ/ir"
+)
+
+// maxFilled bounds the bytes of all constants that a model asks for without
+// holding their elements.
+const maxFilled = 2 << 30
+
+func constant(c *call) {
+	attrs := c.proto.Attribute
+	if len(attrs) != 1 {
+		c.failf("has %d attributes, want exactly one value", len(attrs))
+		return
+	}
+	a := attrs[0]
+	c.ignore(a.Name)
+	if a.RefAttrName != "" {
+		c.unsupportedf("attribute %s refers to a function's attribute", a.Name)
+		return
+	}
+	switch a.Name {
+	case "value":
+		if a.T == nil {
+			c.failf("the attribute value holds no tensor")
+			return
+		}
+		t, err := DecodeTensor(a.T, c.model.Dir)
+		if err != nil {
+			c.failf("value: %w", err)
+			return
+		}
+		c.setConst(t)
+	case "value_int":
+		c.setConst(ir.NewTensor(ir.I64, nil, []int64{a.I}))
+	case "value_ints":
+		c.setConst(ir.NewTensor(ir.I64, []int{len(a.Ints)}, a.Ints))
+	case "value_float":
+		c.setConst(ir.NewTensor(ir.F32, nil, []float32{a.F}))
+	case "value_floats":
+		c.setConst(ir.NewTensor(ir.F32, []int{len(a.Floats)}, a.Floats))
+	default:
+		c.unsupportedf("attribute %s", a.Name)
+	}
+}
+
+func constantOfShape(c *call) {
+	list, _ := c.intsOperand(0, "shape")
+	shape := c.sizes(list)
+	fill := ir.NewTensor(ir.F32, []int{1}, []float32{0})
+	if a := c.attr("value", onnxpb.AttributeProto_TENSOR); a != nil && a.T != nil {
+		var err error
+		if fill, err = DecodeTensor(a.T, c.model.Dir); err != nil {
+			c.failf("value: %w", err)
+		} else if fill.Numel() != 1 {
+			c.failf("value has %d elements, want 1", fill.Numel())
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	c.filled += int64(ir.Numel(shape)) * int64((fill.DType.Bits()+7)/8)
+	if c.filled > maxFilled {
+		c.failf("constants filled with one value take more than %d bytes", int64(maxFilled))
+		return
+	}
+	c.pass(&value{id: ir.NoValue, tensor: filled(fill, shape), uniform: true})
+}
+
+// filled repeats the single element of t.
+func filled(t *ir.Tensor, shape []int) *ir.Tensor {
+	if d, ok := t.Any().([]float32); ok {
+		v := make([]float32, ir.Numel(shape))
+		if math.Float32bits(d[0]) != 0 {
+			for i := range v {
+				v[i] = d[0]
+			}
+		}
+		return ir.NewTensor(t.DType, shape, v)
+	}
+	return take(t, shape, make([]int, ir.Numel(shape)))
+}
+
+// shape is known at import, as all shapes are.
+func shape(c *call) {
+	s := c.typeOf(c.in[0]).Shape
+	n := int64(len(s))
+	clamp := func(v int64) int64 {
+		if v < 0 {
+			v += n
+		}
+		return min(max(v, 0), n)
+	}
+	start, end := clamp(c.int("start", 0)), clamp(c.int("end", n))
+	out := []int64{}
+	for i := start; i < end; i++ {
+		out = append(out, int64(s[i]))
+	}
+	c.setConst(ir.NewTensor(ir.I64, []int{len(out)}, out))
+}
+
+func size(c *call) {
+	n := ir.Numel(c.typeOf(c.in[0]).Shape)
+	c.setConst(ir.NewTensor(ir.I64, nil, []int64{int64(n)}))
+}
+
+func rangeOp(c *call) {
+	var t [3]*ir.Tensor // start, limit, step
+	for i, what := range []string{"start", "limit", "delta"} {
+		if t[i] = c.tensor(i, what); c.err != nil {
+			return
+		}
+		if t[i].Numel() != 1 || t[i].DType != t[0].DType || !holdsInts(t[i].DType) && !holdsFloats(t[i].DType) {
+			c.failf("%s is %s %v, want a number of the type of start", what, t[i].DType, t[i].Shape)
+			return
+		}
+	}
+	number := func(i int) float64 {
+		if holdsInts(t[i].DType) {
+			return float64(int64s(t[i])[0])
+		}
+		return float64s(t[i])[0]
+	}
+	start, limit, step := number(0), number(1), number(2)
+	count := math.Ceil((limit - start) / step)
+	if !(count <= maxFold) {
+		c.failf("from %v to %v by %v: more than %d elements", start, limit, step, maxFold)
+		return
+	}
+	v := make([]float64, max(0, int(count)))
+	for i := range v {
+		v[i] = start + float64(i)*step
+	}
+	c.setConst(fromFloats(t[0].DType, []int{len(v)}, v))
+}
+
+// needConst refuses nodes that are only understood in shape arithmetic.
+func (c *call) needConst() bool {
+	if !foldable(c.in) {
+		c.unsupportedf("only constant operands are supported")
+	}
+	return c.err == nil
+}
+
+func compare(f func(a, b float64) bool) func(*call) {
+	return func(c *call) {
+		if !c.needConst() {
+			return
+		}
+		g := func(a, b float64) float64 {
+			if f(a, b) {
+				return 1
+			}
+			return 0
+		}
+		// The difference of int64s would overflow; of their order nothing is lost.
+		order := func(a, b int64) int64 {
+			sign := 0.0
+			if a < b {
+				sign = -1
+			} else if a > b {
+				sign = 1
+			}
+			return int64(g(sign, 0))
+		}
+		t, ok := foldBinary(c.in[0].tensor, c.in[1].tensor, order, g, ir.Bool)
+		if !ok {
+			c.failf("operands do not fit each other")
+			return
+		}
+		c.setConst(t)
+	}
+}
+
+func logic(f func(a, b int64) int64) func(*call) {
+	return func(c *call) {
+		if !c.needConst() {
+			return
+		}
+		t, ok := foldBinary(c.in[0].tensor, c.in[1].tensor, f, nil, ir.Bool)
+		if !ok || c.in[0].tensor.DType != ir.Bool {
+			c.failf("operands are not booleans that fit each other")
+			return
+		}
+		c.setConst(t)
+	}
+}
+
+func not(c *call) {
+	if !c.needConst() {
+		return
+	}
+	t := c.in[0].tensor
+	if t.DType != ir.Bool {
+		c.failf("operand is %s, want bool", t.DType)
+		return
+	}
+	v := make([]int64, t.Numel())
+	for i, b := range int64s(t) {
+		v[i] = 1 - b
+	}
+	c.setConst(fromInts(ir.Bool, t.Shape, v))
+}
+
+// where selects between two constants.
+func where(c *call) {
+	if !c.needConst() {
+		return
+	}
+	cond, a, b := c.in[0].tensor, c.in[1].tensor, c.in[2].tensor
+	shape, ok := broadcastShapes(cond.Shape, a.Shape, b.Shape)
+	if !ok || cond.DType != ir.Bool || a.DType != b.DType || ir.Numel(shape) > maxFold {
+		c.failf("operands %s %v, %s %v and %s %v do not fit each other", cond.DType, cond.Shape, a.DType, a.Shape, b.DType, b.Shape)
+		return
+	}
+	flat := join([]*ir.Tensor{a.Reshaped(a.Numel()), b.Reshaped(b.Numel())}, 0, []int{a.Numel() + b.Numel()})
+	ia, ib := broadcastIndices(a.Shape, shape), broadcastIndices(b.Shape, shape)
+	bits := ir.Data[uint8](cond)
+	index := broadcastIndices(cond.Shape, shape)
+	for i, j := range index {
+		if bits[j] != 0 {
+			index[i] = ia[i]
+		} else {
+			index[i] = a.Numel() + ib[i]
+		}
+	}
+	c.setConst(take(flat, shape, index))
+}

@@ -1,0 +1,253 @@
+package onnx
+
+import (
+	"slices"
+
+	"situ/ir"
+)
+
+// quant reads a scale and a zero point (absent: 0) and returns them with the
+// zero point's type (ir.Invalid when absent). axis applies where there is more
+// than one scale; t is the type of the codes or of what becomes codes.
+func (c *call) quant(scale, zero int, axis int64, t ir.Type) (*ir.Quant, ir.DType) {
+	s := c.tensor(scale, "scale")
+	if c.err != nil {
+		return nil, ir.Invalid
+	}
+	if s.DType != ir.F32 {
+		c.unsupportedf("a scale of type %s", s.DType)
+		return nil, ir.Invalid
+	}
+	if len(s.Shape) > 1 {
+		c.unsupportedf("scales in blocks, of shape %v", s.Shape)
+		return nil, ir.Invalid
+	}
+	q := &ir.Quant{Scale: slices.Clone(ir.Data[float32](s)), Zero: make([]int32, s.Numel()), Axis: -1}
+	if len(q.Scale) != 1 {
+		q.Axis = c.axis(axis, len(t.Shape))
+		if c.err == nil && t.Shape[q.Axis] != len(q.Scale) {
+			c.failf("%d scales for dimension %d of %v", len(q.Scale), q.Axis, t.Shape)
+		}
+	}
+	if c.operand(zero) == nil || c.err != nil {
+		return q, ir.Invalid
+	}
+	z := c.tensor(zero, "zero point")
+	if c.err != nil {
+		return q, ir.Invalid
+	}
+	if !z.DType.IsInt() || z.DType.Bits() > 32 {
+		c.unsupportedf("a zero point of type %s", z.DType)
+		return q, ir.Invalid
+	}
+	if z.Numel() != len(q.Scale) {
+		c.failf("%d zero points for %d scales", z.Numel(), len(q.Scale))
+		return q, ir.Invalid
+	}
+	for i, v := range int64s(z) {
+		q.Zero[i] = int32(v)
+	}
+	return q, z.DType
+}
+
+// codes returns an operand, given in ONNX as integers, with the quantisation its
+// consumer states.
+func (c *call) codes(v *value, q *ir.Quant) ir.ValueID {
+	if c.err != nil {
+		return ir.NoValue
+	}
+	if v.isConst() {
+		return c.constant(v.tensor, q)
+	}
+	id := c.use(v)
+	t := c.typ(id)
+	if t.Quant.Equal(q) || c.err != nil {
+		return id
+	}
+	return c.addTyped(ir.Reinterpret, nil, t.WithQuant(q), id)
+}
+
+// blocks refuses the quantisation in blocks of opset 21.
+func (c *call) blocks() {
+	if c.opset >= 21 && c.int("block_size", 0) != 0 {
+		c.unsupportedf("block_size")
+	}
+}
+
+func quantizeLinear(c *call) {
+	c.blocks()
+	c.ignore("saturate") // concerns 8-bit floats only
+	x := c.plain(0)
+	t := c.typ(x)
+	q, d := c.quant(1, 2, c.int("axis", 1), t)
+	if c.opset >= 21 {
+		if to := c.int("output_dtype", 0); to != 0 && d == ir.Invalid {
+			var err error
+			if d, err = dtypeOf(int32(to)); err != nil {
+				c.unsupportedf("output_dtype: %v", err)
+			}
+		}
+	}
+	if d == ir.Invalid {
+		d = ir.U8
+	}
+	if t.DType == ir.I32 {
+		t.DType = ir.F32
+		x = c.addTyped(ir.Cast, nil, t, x)
+	}
+	t.DType = d
+	c.set(c.addTyped(ir.Quantize, nil, t.WithQuant(q), x))
+}
+
+// dequantizeLinear leaves constants as codes until they are used, so that layout
+// changes apply to the codes.
+func dequantizeLinear(c *call) {
+	c.blocks()
+	v := c.in[0]
+	t := c.typeOf(v)
+	axis := c.int("axis", 1)
+	q, d := c.quant(1, 2, axis, t)
+	if c.err == nil && d != ir.Invalid && d != t.DType {
+		c.failf("the zero point is %s, the operand %s", d, t.DType)
+	}
+	if c.err != nil {
+		return
+	}
+	if v.isConst() {
+		if err := ir.ValidType(t.WithQuant(q)); err != nil {
+			c.err = err
+			return
+		}
+		c.pass(&value{name: v.name, id: ir.NoValue, tensor: v.tensor, quant: q, uniform: v.uniform})
+		return
+	}
+	c.set(c.add(ir.Dequantize, nil, c.codes(v, q)))
+}
+
+// weightAxis is the axis of weights [O,I,…] that scales per channel run along.
+const weightAxis = 0
+
+// accumulators is the quantisation of the sums of products of x and w; nil where
+// it is not representable.
+func accumulators(x, w *ir.Quant, axis int) *ir.Quant {
+	q := &ir.Quant{Axis: -1}
+	if !w.IsPerTensor() {
+		q.Axis = axis
+	}
+	for _, s := range w.Scale {
+		p := float32(float64(x.Scale[0]) * float64(s))
+		if !(p > 0) {
+			return nil
+		}
+		q.Scale, q.Zero = append(q.Scale, p), append(q.Zero, 0)
+	}
+	return q
+}
+
+// perTensor refuses activations with more than one scale.
+func (c *call) perTensor(q *ir.Quant, what string) {
+	if c.err == nil && !q.IsPerTensor() {
+		c.unsupportedf("more than one scale for %s", what)
+	}
+}
+
+// integerConv adds a convolution of codes, in ONNX's layout.
+func (c *call) integerConv(x, w *value, qx, qw *ir.Quant, bias *value, result ir.Type) {
+	tx, tw := c.typeOf(x), c.typeOf(w)
+	rank := len(tx.Shape)
+	attr := c.convAttr(tx.Shape, tw.Shape)
+	if c.err != nil {
+		return
+	}
+	in := []ir.ValueID{c.toNHWC(c.codes(x, qx))}
+	if w.isConst() {
+		in = append(in, c.codes(c.ohwi(w), qw)) // axis 0 stays where it is
+	} else {
+		in = append(in, c.use(c.ohwi(&value{id: c.codes(w, qw)})))
+	}
+	if bias != nil {
+		in = append(in, c.codes(bias, accumulators(qx, qw, 0)))
+	}
+	if c.err != nil {
+		return
+	}
+	sx, sw := c.typ(in[0]).Shape, c.typ(in[1]).Shape
+	positions := func(d int) int {
+		free := sx[1+d] + attr.Pads[d] + attr.Pads[2+d] - attr.Dilations[d]*(sw[1+d]-1) - 1
+		return free/attr.Strides[d] + 1
+	}
+	result.Shape = []int{sx[0], positions(0), positions(1), sw[0]}
+	c.set(c.fromNHWC(c.addTyped(ir.Conv2D, attr, result, in...), rank))
+}
+
+// qLinearConv has operands x, its scale and zero point, w, its scales and zero
+// points, the result's scale and zero point, and an int32 bias.
+func qLinearConv(c *call) {
+	x, w := c.in[0], c.in[3]
+	qx, _ := c.quant(1, 2, 1, c.typeOf(x))
+	qw, _ := c.quant(4, 5, weightAxis, c.typeOf(w))
+	qy, d := c.quant(6, 7, 1, c.typeOf(x))
+	c.perTensor(qx, "x")
+	c.perTensor(qy, "y")
+	if c.err == nil {
+		c.integerConv(x, w, qx, qw, c.operand(8), ir.Type{DType: d, Quant: qy})
+	}
+}
+
+// qLinearMatMul has operands a, its scale and zero point, b likewise, and the
+// result's scale and zero point.
+func qLinearMatMul(c *call) {
+	a, b := c.in[0], c.in[3]
+	ta, tb := c.typeOf(a), c.typeOf(b)
+	qa, _ := c.quant(1, 2, 0, ta)
+	qb, _ := c.quant(4, 5, int64(len(tb.Shape)-1), tb)
+	qy, d := c.quant(6, 7, 0, ta)
+	c.perTensor(qa, "a")
+	c.perTensor(qy, "y")
+	c.set(c.product(c.codes(a, qa), c.codes(b, qb), &ir.Type{DType: d, Quant: qy}))
+}
+
+// offsets returns the quantisation of integers whose products are wanted as they
+// are: scale 1 and the zero points of operand i, along axis where there are many.
+func (c *call) offsets(i int, axis int, t ir.Type) *ir.Quant {
+	q := ir.PerTensor(1, 0)
+	if c.operand(i) == nil || c.err != nil {
+		return q
+	}
+	z := c.tensor(i, "zero point")
+	if c.err != nil {
+		return q
+	}
+	if z.DType != t.DType || len(z.Shape) > 1 {
+		c.unsupportedf("zero points %s %v for an operand %s %v", z.DType, z.Shape, t.DType, t.Shape)
+		return q
+	}
+	q = &ir.Quant{Axis: -1}
+	if z.Numel() > 1 {
+		q.Axis = axis
+	}
+	for _, v := range int64s(z) {
+		q.Scale, q.Zero = append(q.Scale, 1), append(q.Zero, int32(v))
+	}
+	return q
+}
+
+func convInteger(c *call) {
+	x, w := c.in[0], c.in[1]
+	qx := c.offsets(2, 0, c.typeOf(x))
+	qw := c.offsets(3, weightAxis, c.typeOf(w))
+	c.perTensor(qx, "x")
+	if c.err == nil {
+		c.integerConv(x, w, qx, qw, nil, ir.TypeOf(ir.I32))
+	}
+}
+
+func matMulInteger(c *call) {
+	a, b := c.in[0], c.in[1]
+	ta, tb := c.typeOf(a), c.typeOf(b)
+	qa := c.offsets(2, 0, ta)
+	qb := c.offsets(3, len(tb.Shape)-1, tb)
+	c.perTensor(qa, "a")
+	result := ir.TypeOf(ir.I32)
+	c.set(c.product(c.codes(a, qa), c.codes(b, qb), &result))
+}

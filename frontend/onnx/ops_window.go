@@ -1,0 +1,335 @@
+package onnx
+
+import (
+	"math"
+	"slices"
+
+	"situ/frontend/onnx/onnxpb"
+	"situ/ir"
+)
+
+// window holds the attributes that convolutions and pools share, for H and W.
+// One-dimensional windows get H = 1.
+type window struct {
+	kernel, strides, dilations [2]int
+	pads                       [4]int // top, left, bottom, right
+	ceilPads                   [2]int
+}
+
+// window reads the attributes of a window over an operand of shape [N,C,spatial…].
+// kernel is the kernel's size where the weights tell it, else nil.
+func (c *call) window(in []int, kernel []int, ceil bool) window {
+	w := window{kernel: [2]int{1, 1}, strides: [2]int{1, 1}, dilations: [2]int{1, 1}}
+	autoPad := c.str("auto_pad", "NOTSET")
+	ks, haveKernel := c.ints("kernel_shape")
+	strides, _ := c.ints("strides")
+	dilations, _ := c.ints("dilations")
+	pads, _ := c.ints("pads")
+	if c.err != nil {
+		return w
+	}
+	n := len(in) - 2
+	if n != 1 && n != 2 {
+		c.unsupportedf("operand of shape %v: only 1-D and 2-D windows over [N,C,W] and [N,C,H,W] are supported", in)
+		return w
+	}
+	if !haveKernel && kernel == nil {
+		c.failf("the attribute kernel_shape is missing")
+		return w
+	}
+	for i := range kernel {
+		if !haveKernel {
+			ks = append(ks, int64(kernel[i]))
+		} else if len(ks) != len(kernel) || ks[i] != int64(kernel[i]) {
+			c.failf("kernel_shape %v does not match the weights' %v", ks, kernel)
+			return w
+		}
+	}
+	ones := slices.Repeat([]int64{1}, n)
+	if strides == nil {
+		strides = ones
+	}
+	if dilations == nil {
+		dilations = ones
+	}
+	if pads == nil {
+		pads = make([]int64, 2*n)
+	}
+	if len(ks) != n || len(strides) != n || len(dilations) != n || len(pads) != 2*n {
+		c.failf("kernel_shape, strides, dilations and pads have %d, %d, %d and %d entries for %d dimensions",
+			len(ks), len(strides), len(dilations), len(pads), n)
+		return w
+	}
+	for i := range n {
+		d := 2 - n + i // place in H, W
+		const limit = 1 << 20
+		for _, v := range []int64{ks[i], strides[i], dilations[i]} {
+			if v < 1 || v > limit {
+				c.failf("kernel_shape %v, strides %v and dilations %v must be 1 to %d", ks, strides, dilations, limit)
+				return w
+			}
+		}
+		if pads[i] < 0 || pads[n+i] < 0 || pads[i] > limit || pads[n+i] > limit {
+			c.unsupportedf("pads %v", pads)
+			return w
+		}
+		w.kernel[d], w.strides[d], w.dilations[d] = int(ks[i]), int(strides[i]), int(dilations[i])
+		w.pads[d], w.pads[2+d] = int(pads[i]), int(pads[n+i])
+		c.autoPad(&w, d, in[2+i], autoPad)
+		if ceil {
+			w.ceil(d, in[2+i])
+		}
+	}
+	return w
+}
+
+// autoPad replaces the pads of dimension d as the attribute says. SAME pads so
+// that the result has ceil(in / stride) positions.
+func (c *call) autoPad(w *window, d, in int, mode string) {
+	switch mode {
+	case "NOTSET":
+	case "VALID":
+		w.pads[d], w.pads[2+d] = 0, 0
+	case "SAME_UPPER", "SAME_LOWER":
+		positions := (in + w.strides[d] - 1) / w.strides[d]
+		total := max(0, (positions-1)*w.strides[d]+w.span(d)-in)
+		small := total / 2
+		w.pads[d], w.pads[2+d] = small, total-small
+		if mode == "SAME_LOWER" {
+			w.pads[d], w.pads[2+d] = total-small, small
+		}
+	default:
+		c.failf("auto_pad %q", mode)
+	}
+}
+
+// span is the extent of a dilated kernel.
+func (w *window) span(d int) int { return w.dilations[d]*(w.kernel[d]-1) + 1 }
+
+// ceil enlarges the end pad so that a last, partial window is kept, unless it
+// would begin in the end padding.
+func (w *window) ceil(d, in int) {
+	padded := in + w.pads[d] + w.pads[2+d]
+	free := padded - w.span(d)
+	if free < 0 || free%w.strides[d] == 0 {
+		return
+	}
+	last := (free/w.strides[d] + 1) * w.strides[d] // where the partial window begins
+	if last >= in+w.pads[d] {
+		return
+	}
+	w.ceilPads[d] = last + w.span(d) - padded
+	w.pads[2+d] += w.ceilPads[d]
+}
+
+// kernelOf returns the spatial dimensions of weights [O,I,spatial…].
+func (c *call) kernelOf(shape []int) []int {
+	if len(shape) < 3 {
+		c.failf("weights of shape %v, want [out, in/groups, kernel…]", shape)
+		return nil
+	}
+	return shape[2:]
+}
+
+// convAttr reads the attributes of a convolution of x and w, in ONNX's layout.
+func (c *call) convAttr(x, w []int) *ir.ConvAttr {
+	groups := c.smallInt("group", c.int("group", 1))
+	a := c.window(x, c.kernelOf(w), false)
+	return &ir.ConvAttr{Strides: a.strides, Pads: a.pads, Dilations: a.dilations, Groups: groups}
+}
+
+// ohwi brings weights from [O,I,kh,kw], or [O,I,kw], to [O,kh,kw,I].
+func (c *call) ohwi(v *value) *value {
+	if c.err != nil {
+		return v
+	}
+	if s := c.typeOf(v).Shape; len(s) == 3 {
+		if v.tensor == nil {
+			v = &value{id: c.reshape(v.id, s[0], s[1], 1, s[2])}
+		} else {
+			u := *v
+			u.id, u.tensor = ir.NoValue, v.tensor.Reshaped(s[0], s[1], 1, s[2])
+			v = &u
+		}
+	}
+	return c.permuted(v, 0, 2, 3, 1)
+}
+
+func conv(c *call) {
+	x, w := c.plain(0), c.in[1]
+	rank := len(c.typ(x).Shape)
+	attr := c.convAttr(c.typ(x).Shape, c.typeOf(w).Shape)
+	in := []ir.ValueID{c.toNHWC(x), c.use(c.ohwi(w))}
+	if c.operand(2) != nil {
+		in = append(in, c.id(2))
+	}
+	c.set(c.fromNHWC(c.add(ir.Conv2D, attr, in...), rank))
+}
+
+func (c *call) pool(kind ir.OpKind, x ir.ValueID, countPad bool) {
+	t := c.typ(x)
+	ceil := c.bool("ceil_mode", false)
+	w := c.window(t.Shape, nil, ceil)
+	attr := &ir.PoolAttr{Kernel: w.kernel, Strides: w.strides, Pads: w.pads, Dilations: w.dilations,
+		CountPad: countPad, CeilPads: w.ceilPads}
+	c.set(c.fromNHWC(c.add(kind, attr, c.toNHWC(x)), len(t.Shape)))
+}
+
+func maxPool(c *call) {
+	if c.int("storage_order", 0) != 0 {
+		c.unsupportedf("storage_order")
+	}
+	if len(c.proto.Output) > 1 && c.proto.Output[1] != "" {
+		c.unsupportedf("the second result, indices")
+	}
+	c.pool(ir.MaxPool, c.id(0), false)
+}
+
+func averagePool(c *call) {
+	c.pool(ir.AvgPool, c.plain(0), c.bool("count_include_pad", false))
+}
+
+// globalPool reduces all spatial dimensions.
+func globalPool(kind ir.OpKind) func(*call) {
+	return func(c *call) {
+		x := c.plain(0)
+		rank := len(c.typ(x).Shape)
+		switch {
+		case rank == 3 || rank == 4:
+			y := c.add(kind, &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, c.toNHWC(x))
+			c.set(c.fromNHWC(y, rank))
+		case rank > 4:
+			var axes []int
+			for d := 2; d < rank; d++ {
+				axes = append(axes, d)
+			}
+			c.set(c.add(kind, &ir.ReduceAttr{Axes: axes, KeepDims: true}, x))
+		default:
+			c.failf("operand of shape %v, want [N,C,spatial…]", c.typ(x).Shape)
+		}
+	}
+}
+
+func lrn(c *call) {
+	x := c.id(0)
+	a := &ir.LRNAttr{Axis: 3, Size: c.smallInt("size", c.int("size", 0)),
+		Alpha: c.float("alpha", 1e-4), Beta: c.float("beta", 0.75), Bias: c.float("bias", 1)}
+	if rank := len(c.typ(x).Shape); rank == 3 || rank == 4 {
+		c.set(c.fromNHWC(c.add(ir.LRN, a, c.toNHWC(x)), rank))
+		return
+	}
+	a.Axis = 1
+	c.set(c.add(ir.LRN, a, x))
+}
+
+// batchNormalization multiplies and adds per channel:
+// (x − mean) / sqrt(var + epsilon) · scale + bias.
+func batchNormalization(c *call) {
+	x := c.id(0)
+	epsilon := float64(c.float("epsilon", 1e-5))
+	c.ignore("momentum")
+	if c.bool("training_mode", false) {
+		c.unsupportedf("training_mode")
+	}
+	if c.opset < 9 && !c.bool("spatial", true) {
+		c.unsupportedf("spatial = 0")
+	}
+	for _, name := range c.proto.Output[min(1, len(c.proto.Output)):] {
+		if name != "" {
+			c.unsupportedf("the results of training")
+		}
+	}
+	var p [4][]float64 // scale, bias, mean, variance
+	for i, what := range []string{"scale", "bias", "mean", "variance"} {
+		p[i] = c.floatsOperand(1+i, what)
+	}
+	t := c.typ(x)
+	if c.err == nil && len(t.Shape) < 2 {
+		c.failf("operand of shape %v, want [N,C,spatial…]", t.Shape)
+	}
+	if c.err == nil && !holdsFloats(t.DType) {
+		c.unsupportedf("operand of type %s", t.DType)
+	}
+	if c.err != nil {
+		return
+	}
+	n := t.Shape[1]
+	for _, v := range p {
+		if len(v) != n {
+			c.failf("parameters of %d elements for %d channels", len(v), n)
+			return
+		}
+	}
+	scale, shift := make([]float64, n), make([]float64, n)
+	for i := range n {
+		scale[i] = p[0][i] / math.Sqrt(p[3][i]+epsilon)
+		shift[i] = p[1][i] - p[2][i]*scale[i]
+	}
+	shape, rank := []int{n}, len(t.Shape)
+	image := rank == 3 || rank == 4
+	if image {
+		x = c.toNHWC(x)
+	} else {
+		shape = append(shape, slices.Repeat([]int{1}, rank-2)...)
+	}
+	y := c.add(ir.Mul, nil, x, c.constant(fromFloats(t.DType, shape, scale), nil))
+	y = c.add(ir.Add, nil, y, c.constant(fromFloats(t.DType, shape, shift), nil))
+	if image {
+		y = c.fromNHWC(y, rank)
+	}
+	c.set(y)
+}
+
+// normalise returns (x − mean) / sqrt(variance + epsilon) over axes, and the
+// mean and the divisor's reciprocal.
+func (c *call) normalise(x ir.ValueID, axes []int, epsilon float64) (y, mean, inverse ir.ValueID) {
+	attr := &ir.ReduceAttr{Axes: axes, KeepDims: true}
+	mean = c.add(ir.ReduceMean, attr, x)
+	centred := c.add(ir.Sub, nil, x, mean)
+	variance := c.add(ir.ReduceMean, attr, c.add(ir.Mul, nil, centred, centred))
+	deviation := c.add(ir.Sqrt, nil, c.add(ir.Add, nil, variance, c.scalar(c.typ(x).DType, epsilon)))
+	inverse = c.add(ir.Reciprocal, nil, deviation)
+	return c.add(ir.Mul, nil, centred, inverse), mean, inverse
+}
+
+func layerNormalization(c *call) {
+	x := c.id(0)
+	rank := len(c.typ(x).Shape)
+	axis := c.axis(c.int("axis", -1), rank)
+	epsilon := float64(c.float("epsilon", 1e-5))
+	if c.int("stash_type", 1) != int64(onnxpb.TensorProto_FLOAT) {
+		c.unsupportedf("stash_type other than float")
+	}
+	var axes []int
+	for d := axis; d < rank; d++ {
+		axes = append(axes, d)
+	}
+	y, mean, inverse := c.normalise(x, axes, epsilon)
+	y = c.add(ir.Mul, nil, y, c.id(1))
+	if c.operand(2) != nil {
+		y = c.add(ir.Add, nil, y, c.id(2))
+	}
+	c.set(y)
+	c.setN(1, mean)
+	c.setN(2, inverse)
+}
+
+func instanceNormalization(c *call) {
+	x := c.id(0)
+	s := c.typ(x).Shape
+	epsilon := float64(c.float("epsilon", 1e-5))
+	if c.err == nil && len(s) < 3 {
+		c.failf("operand of shape %v, want [N,C,spatial…]", s)
+	}
+	var axes []int
+	for d := 2; d < len(s); d++ {
+		axes = append(axes, d)
+	}
+	y, _, _ := c.normalise(x, axes, epsilon)
+	if c.err != nil {
+		return
+	}
+	shape := append([]int{s[1]}, slices.Repeat([]int{1}, len(s)-2)...)
+	y = c.add(ir.Mul, nil, y, c.reshape(c.id(1), shape...))
+	c.set(c.add(ir.Add, nil, y, c.reshape(c.id(2), shape...)))
+}
