@@ -13,7 +13,7 @@ type Chip struct {
 	ClustersPerDie  Figure `yaml:"clusters_per_die" check:"count" max:"4096"`
 	MeshColumns     Figure `yaml:"mesh_columns" check:"count" max:"4096"`              // clusters in a row of a die's mesh
 	IssueCycles     Figure `yaml:"issue_cycles" unit:"cycles" check:"count" max:"1e6"` // sequencer cycles an instruction
-	CoresPerCluster Figure `yaml:"cores_per_cluster" check:"count" max:"65536"`        //
+	CoresPerCluster Figure `yaml:"cores_per_cluster" check:"count" max:"65536"`
 	Array           Array  `yaml:"array"`
 
 	WeightSRAM  WeightSRAM  `yaml:"weight_sram"`

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
@@ -187,7 +188,12 @@ func parseYAML(file string, data []byte) (root ast.MapNode, err error) {
 	}()
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		var at yaml.Error
+		if errors.As(err, &at) && at.GetToken() != nil {
+			pos := at.GetToken().Position
+			return nil, fmt.Errorf("%s:%d:%d: not readable as YAML: %s", file, pos.Line, pos.Column, at.GetMessage())
+		}
+		return nil, fmt.Errorf("%s: not readable as YAML: %w", file, err)
 	}
 	var docs []*ast.DocumentNode
 	for _, d := range f.Docs {

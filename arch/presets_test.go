@@ -145,12 +145,31 @@ func TestCorsairPowerIsPlausible(t *testing.T) {
 	volts := func(mhz float64) float64 { return 0.70 + (mhz-800)/400*0.15 }
 	nominal := volts(c.ClockMHz.Value)
 	t.Logf("%-22s %9s %9s", "full rate", "model", "published")
+	// The quoted 38 TOPS/W is no int8 figure of the card: its peak over the published
+	// powers is 4.4 to 8.7.
+	perWatt := c.Derived().Int8TOPS / cardPower(c, 8, 8, c.ClockMHz.Value, nominal, nominal)
+	if perWatt < 4.4 || perWatt > 8.7 {
+		t.Errorf("int8: %.1f TOPS/W, published peak and powers allow 4.4 to 8.7", perWatt)
+	}
 	for _, p := range []struct{ mhz, watts float64 }{{800, 275}, {1200, 550}} {
 		for _, bits := range []int{8, 4} {
 			got := cardPower(c, bits, int64(bits), p.mhz, volts(p.mhz), nominal)
 			t.Logf("int%d at %4.0f MHz       %7.0f W %7.0f W  (%+.0f %%)", bits, p.mhz, got, p.watts, 100*(got/p.watts-1))
 			if got < 0.8*p.watts || got > 1.15*p.watts {
 				t.Errorf("int%d at %.0f MHz: %.0f W, published %.0f W; want −20 to +15 %%", bits, p.mhz, got, p.watts)
+			}
+		}
+	}
+}
+
+func TestPowerLimitsHold(t *testing.T) {
+	for _, name := range []string{"corsair-card", "corsair-chiplet", "edge-dimc"} {
+		c := load(t, name).Chip
+		for _, bits := range []int{8, 4} {
+			w := cardPower(c, bits, int64(bits), c.ClockMHz.Value, 1, 1)
+			t.Logf("%-16s int%d at full rate: %7.4g W of %g W", name, bits, w, c.Power.TDPW.Value)
+			if w > c.Power.TDPW.Value || w < 0.4*c.Power.TDPW.Value {
+				t.Errorf("%s: int%d at full rate takes %.4g W, tdp_w is %g", name, bits, w, c.Power.TDPW.Value)
 			}
 		}
 	}

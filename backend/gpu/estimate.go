@@ -136,6 +136,27 @@ func Estimate(g *ir.Graph, gpu *arch.GPU, opt Options) (*Report, error) {
 	return r, nil
 }
 
+// BestBatch returns the report of the batch, a power of two up to limit, with the
+// highest throughput: what a server with a queue of inputs can reach. Batches that
+// do not fit in the device's memory are left out.
+func BestBatch(g *ir.Graph, gpu *arch.GPU, limit int, opt Options) (*Report, error) {
+	opt.Batch = 1
+	best, err := Estimate(g, gpu, opt)
+	if err != nil {
+		return nil, err
+	}
+	for opt.Batch = 2; opt.Batch <= min(limit, MaxBatch); opt.Batch *= 2 {
+		r, err := Estimate(g, gpu, opt)
+		if err != nil {
+			break // larger ones do not fit either
+		}
+		if r.ThroughputPerS > best.ThroughputPerS {
+			best = r
+		}
+	}
+	return best, nil
+}
+
 // layer is the row of one kernel.
 func (m *machine) layer(p *plan, k *kernel, c *cost) Layer {
 	lead := &p.g.Ops[k.lead]

@@ -13,7 +13,7 @@ type kernel struct {
 	fused []int        // indices of operators computed on its result, in order
 	reads []ir.ValueID // operands from memory that depend on graph inputs, roots of views
 	parms []ir.ValueID // constant operands
-	out   ir.ValueID   //
+	out   ir.ValueID   // what it writes
 }
 
 // computes reports whether operator i is part of the kernel.
