@@ -20,7 +20,7 @@ func DepthwiseRows(acc []int32, accStride int, a []byte, rows, taps []int32, c i
 	if len(rows) == 0 || c <= 0 {
 		return
 	}
-	if len(rows) > 1 && accStride < c || (len(rows)-1)*accStride+c > len(acc) || len(taps)*c > len(w) {
+	if len(rows) > 1 && accStride < c || !fits(len(rows), accStride, c, len(acc)) || len(taps)*c > len(w) {
 		panic(fmt.Sprintf("fixed: %d pixels of %d channels and %d taps do not fit acc (%d, %d apart) and w (%d)",
 			len(rows), c, len(taps), len(acc), accStride, len(w)))
 	}

@@ -249,6 +249,7 @@ func TestChecks(t *testing.T) {
 		"depthwise tap":          func() { Depthwise(acc[:8], b, []int32{57}, w) },
 		"depthwise negative tap": func() { Depthwise(acc[:8], b, []int32{-1}, w) },
 		"depthwise weights":      func() { Depthwise(acc[:8], b, make([]int32, 9), w) },
+		"overflowing stride":     func() { RequantiseRows(b, 1<<62, acc, 1, 5, 8, nil, acc, shift, 0, 0, 255) },
 		"depthwise overlap":      func() { DepthwiseRows(acc, 7, b, []int32{0, 8}, []int32{0}, 8, w) },
 	} {
 		func() {

@@ -110,8 +110,8 @@ func RequantiseTensor(dst []byte, dstStride int, acc []int32, accStride, rows, c
 	requantise(dst, dstStride, acc, accStride, rows, cols, bias, mult[:], shift[:], zp, lo, hi)
 }
 
-// lanes is the number of 32-bit lanes of the widest vector. A parameter slice of
-// that length stands for one that repeats, when there are more channels.
+// lanes is the number of 32-bit lanes of the widest vector. Multipliers and
+// shifts of that length, when there are more channels, are one value repeated.
 const lanes = 16
 
 // checkTile validates a tile and reports whether there is anything in it.
@@ -119,10 +119,15 @@ func checkTile(lenDst, dstStride, lenAcc, accStride, rows, cols int) bool {
 	if rows <= 0 || cols <= 0 {
 		return false
 	}
-	if rows > 1 && (dstStride < cols || accStride < 0) ||
-		(rows-1)*dstStride+cols > lenDst || (rows-1)*accStride+cols > lenAcc {
+	if rows > 1 && dstStride < cols || !fits(rows, dstStride, cols, lenDst) || !fits(rows, accStride, cols, lenAcc) {
 		panic(fmt.Sprintf("fixed: %d rows of %d codes do not fit dst (%d, %d apart) and acc (%d, %d apart)",
 			rows, cols, lenDst, dstStride, lenAcc, accStride))
 	}
 	return true
+}
+
+// fits reports whether rows ≥ 1 rows of cols elements, stride apart, lie within
+// n elements; no value overflows it.
+func fits(rows, stride, cols, n int) bool {
+	return cols <= n && (rows == 1 || 0 <= stride && stride <= (n-cols)/(rows-1))
 }

@@ -4,7 +4,7 @@ package fixed
 // assembly is compared with.
 
 func requantisePortable(dst []byte, dstStride int, acc []int32, accStride, rows, cols int, bias, mult []int32, shift []uint8, zp int32, lo, hi byte) {
-	repeat := len(mult) == lanes
+	repeats := len(mult) == lanes && cols > lanes
 	for r := range rows {
 		out := dst[r*dstStride : r*dstStride+cols]
 		for c, v := range acc[r*accStride : r*accStride+cols] {
@@ -12,7 +12,7 @@ func requantisePortable(dst []byte, dstStride int, acc []int32, accStride, rows,
 				v += bias[c]
 			}
 			m := c
-			if repeat {
+			if repeats {
 				m %= lanes
 			}
 			q := RoundShift(int64(v)*int64(mult[m]), shift[m])

@@ -19,7 +19,8 @@ func requantise(dst []byte, dstStride int, acc []int32, accStride, rows, cols in
 	case isaAVX2:
 		whole = cols &^ 7
 	}
-	if repeats := len(mult) == lanes && cols > lanes; !repeats {
+	repeats := len(mult) == lanes && cols > lanes
+	if !repeats {
 		p.multStep, p.shiftStep = 4*width, width
 	}
 	var zero [lanes]int32
@@ -40,7 +41,7 @@ func requantise(dst []byte, dstStride int, acc []int32, accStride, rows, cols in
 	if bias != nil {
 		bias = bias[whole:]
 	}
-	if len(mult) != lanes || cols <= lanes {
+	if !repeats {
 		mult, shift = mult[whole:], shift[whole:]
 	}
 	requantisePortable(dst[whole:], dstStride, acc[whole:], accStride, rows, cols-whole, bias, mult, shift, zp, lo, hi)

@@ -18,21 +18,23 @@
 	SHLQ    $SH, R;     \
 	ADDQ    SI, R
 
-// START loads the arguments. The cursors advance in fields of their own, which
-// the garbage collector does not take for pointers.
 #define START \
-	MOVQ t+0(FP), AX;         \
-	MOVQ tile_c(AX), CX;      \
-	MOVQ CX, tile_cAt(AX);    \
-	MOVQ tile_rows(AX), CX;   \
-	MOVQ CX, tile_rowsAt(AX); \
+	MOVQ t+0(FP), AX; \
 	MOVQ tile_stride(AX), CX
+
+// CROW sets SI to the next row of c.
+#define CROW \
+	MOVQ  tile_done(AX), SI; \
+	IMULQ tile_ldc(AX), SI;  \
+	ADDQ  tile_c(AX), SI
 
 // BEGIN starts a group of rows, ROWS sets their pointers, LOOP and NEXT enclose
 // one K step.
 #define BEGIN \
-	MOVQ tile_a(AX), SI; \
-	MOVQ tile_rowsAt(AX), BX
+	MOVQ tile_done(AX), DX; \
+	MOVQ tile_rows(AX), BX; \
+	LEAQ (BX)(DX*4), BX;    \
+	MOVQ tile_a(AX), SI
 
 #define LOOP(SH) \
 	MOVQ    tile_panel(AX), DI;    \
@@ -55,9 +57,8 @@ step:
 	CMPQ BX, DX;  \
 	JLT  segment
 
-#define FINISH(STEP) \
-	MOVQ SI, tile_cAt(AX);         \
-	ADDQ $STEP, tile_rowsAt(AX);   \
+#define FINISH(R) \
+	ADDQ $R, tile_done(AX);      \
 	DECQ tile_groups(AX);        \
 	JNZ  group;                  \
 	VZEROUPPER;                  \
@@ -93,7 +94,7 @@ step:
 	NEGQ         SI;                      \
 	MOVQ         SI, X14;                 \
 	VPBROADCASTQ X14, Y14;                \
-	MOVQ         tile_cAt(AX), SI
+	CROW
 
 // func madd2(t *tile)
 TEXT ·madd2(SB), NOSPLIT, $0-8
@@ -130,7 +131,7 @@ group:
 	ACCMASK
 	FOLD(Y0, Y1, Y2, Y3)
 	FOLD(Y4, Y5, Y6, Y7)
-	FINISH(8)
+	FINISH(2)
 
 // func madd1(t *tile)
 TEXT ·madd1(SB), NOSPLIT, $0-8
@@ -156,7 +157,7 @@ group:
 	NEXT
 	ACCMASK
 	FOLD(Y0, Y1, Y2, Y3)
-	FINISH(4)
+	FINISH(1)
 
 #define FINIT(A, B) \
 	VANDPS (SI), Y14, A;   \
@@ -205,14 +206,14 @@ group:
 	FMA(R12, Y8, Y9)
 	FMA(R13, Y10, Y11)
 	NEXT
-	MOVQ tile_cAt(AX), SI
+	CROW
 	FSTORE(Y0, Y1)
 	FSTORE(Y2, Y3)
 	FSTORE(Y4, Y5)
 	FSTORE(Y6, Y7)
 	FSTORE(Y8, Y9)
 	FSTORE(Y10, Y11)
-	FINISH(24)
+	FINISH(6)
 
 // func fma256x1(t *tile)
 TEXT ·fma256x1(SB), NOSPLIT, $0-8
@@ -227,6 +228,6 @@ group:
 	FPANEL
 	FMA(R8, Y0, Y1)
 	NEXT
-	MOVQ tile_cAt(AX), SI
+	CROW
 	FSTORE(Y0, Y1)
-	FINISH(4)
+	FINISH(1)

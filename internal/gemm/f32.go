@@ -37,7 +37,7 @@ func indirectF32(c []float32, ldc, cols int, accumulate bool, a []float32, rows,
 		panel: unsafe.Pointer(&panel[0]), stride: 4 * stride,
 		c: unsafe.Pointer(&c[0]), ldc: 4 * ldc,
 	}
-	runF32(t, len(rows), cols, accumulate)
+	runF32(&t, len(rows), cols, accumulate)
 }
 
 // Blocks of F32: f32Rows rows of a by f32K of K stay in L2 while the panels
@@ -67,8 +67,8 @@ func F32(c []float32, ldc int, a []float32, lda, m, k, n int, b []float32, ldb i
 	if m == 0 || n == 0 {
 		return
 	}
-	if m < 0 || n < 0 || k < 0 || ldc < n || (m-1)*ldc+n > len(c) ||
-		k > 0 && (lda < k || ldb < n || (m-1)*lda+k > len(a) || (k-1)*ldb+n > len(b)) {
+	if k < 0 || ldc < n && m > 1 || !fits(m, ldc, n, len(c)) ||
+		k > 0 && (!fits(m, lda, k, len(a)) || !fits(k, ldb, n, len(b))) {
 		panic(fmt.Sprintf("gemm: product of %d×%d×%d does not fit a (%d, %d apart), b (%d, %d apart) and c (%d, %d apart)",
 			m, k, n, len(a), lda, len(b), ldb, len(c), ldc))
 	}

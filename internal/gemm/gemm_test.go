@@ -281,9 +281,12 @@ func TestChecks(t *testing.T) {
 		"float short panel": func() {
 			F32Indirect(make([]float32, 64), 64, 64, false, make([]float32, 8), zero, zero, 4, make([]float32, 255))
 		},
-		"Mul short a":  func() { Mul(c, 64, a, 16, 5, Pack(16, 1, make([]int8, 16), 1)) },
-		"F32 short b":  func() { F32(make([]float32, 4), 2, make([]float32, 4), 2, 2, 2, 2, make([]float32, 3), 2) },
-		"PackRows lda": func() { PackRows(make([]byte, 64), 4, a, zero, zero, 5) },
+		"Mul short a":         func() { Mul(c, 64, a, 16, 5, Pack(16, 1, make([]int8, 16), 1)) },
+		"F32 short b":         func() { F32(make([]float32, 4), 2, make([]float32, 4), 2, 2, 2, 2, make([]float32, 3), 2) },
+		"overflowing ldc":     func() { Indirect(c, 1<<62, false, a, make([]int32, 5), zero, 16, panel) },
+		"overflowing segment": func() { Indirect(c, 64, false, a, zero, zero, 1<<61, panel) },
+		"Mul overflowing lda": func() { Mul(c, 1, a, 1<<62, 5, Pack(16, 1, make([]int8, 16), 1)) },
+		"PackRows lda":        func() { PackRows(make([]byte, 64), 4, a, zero, zero, 5) },
 	} {
 		func() {
 			defer func() {

@@ -49,7 +49,7 @@ func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, seg
 		panel: unsafe.Pointer(&panel[0]), stride: stepBytes,
 		c: unsafe.Pointer(&c[0]), ldc: 4 * ldc,
 	}
-	runInt8(t, len(rows), cols, accumulate)
+	runInt8(&t, len(rows), cols, accumulate)
 }
 
 // check validates the operands of an indirect product in elements and reports
@@ -62,10 +62,10 @@ func check(lenC, ldc, cols, lenA int, rows, segs []int32, segLen, lenPanel, unit
 	if len(rows) == 0 || cols == 0 {
 		return false
 	}
-	if ldc < cols && len(rows) > 1 || (len(rows)-1)*ldc+cols > lenC {
+	if ldc < cols && len(rows) > 1 || !fits(len(rows), ldc, cols, lenC) {
 		panic(fmt.Sprintf("gemm: %d rows of %d columns, %d apart, do not fit %d elements of c", len(rows), cols, ldc, lenC))
 	}
-	if len(segs)*segLen*unit > lenPanel {
+	if segLen > lenPanel || len(segs)*segLen*unit > lenPanel {
 		panic(fmt.Sprintf("gemm: panel of %d elements is short of K = %d·%d", lenPanel, len(segs), segLen))
 	}
 	if len(segs)*segLen == 0 {
@@ -77,6 +77,12 @@ func check(lenC, ldc, cols, lenA int, rows, segs []int32, segLen, lenPanel, unit
 		panic(fmt.Sprintf("gemm: rows at %d..%d with segments of %d at %d..%d leave the %d elements of a", rlo, rhi, segLen, slo, shi, lenA))
 	}
 	return true
+}
+
+// fits reports whether rows ≥ 1 rows of cols elements, stride apart, lie within
+// n elements; no value overflows it.
+func fits(rows, stride, cols, n int) bool {
+	return rows >= 1 && 0 <= cols && cols <= n && (rows == 1 || 0 <= stride && stride <= (n-cols)/(rows-1))
 }
 
 // span returns the least and the greatest element of a non-empty list.
@@ -115,7 +121,7 @@ func Mul(c []int32, ldc int, a []byte, lda, m int, b *B) {
 		return
 	}
 	k := (b.K + 3) &^ 3
-	if lda < 0 || ldc < b.N && m > 1 || (m-1)*ldc+b.N > len(c) || (m-1)*lda+k > len(a) {
+	if ldc < b.N && m > 1 || !fits(m, ldc, b.N, len(c)) || !fits(m, lda, k, len(a)) {
 		panic(fmt.Sprintf("gemm: product of %d×%d×%d does not fit a (%d, %d apart) and c (%d, %d apart)", m, b.K, b.N, len(a), lda, len(c), ldc))
 	}
 	if k == 0 {

@@ -8,8 +8,9 @@ import "unsafe"
 //	c[i][j] (+)= Σ_s Σ_x a[rows[i]+segs[s]+x] · panel[s·segLen+x][j]
 //
 // and the assembly finds the fields through go_asm.h. Kernels count groups down
-// and leave the other arguments as they are: a pointer past its object must not
-// be seen by the garbage collector, so cursors are integers.
+// and done up and leave the rest, so the next kernel continues behind the last.
+// The cursor is an index, since the garbage collector must not meet a pointer
+// past its object.
 type tile struct {
 	a          unsafe.Pointer
 	rows       *int32 // element offsets into a, one a row
@@ -23,17 +24,7 @@ type tile struct {
 	groups     int    // how many times R rows
 	mask       uint64 // lanes of the last 16-column vector that exist in c
 	accumulate uint64 // all ones to add to c, 0 to overwrite it
-
-	//lint:ignore U1000 set and read by the assembly alone
-	cAt, rowsAt uintptr // cursors of the kernel
-}
-
-// skip returns the tile n rows further down; at least one more row must exist.
-// Tiles are passed by value so that what they point to may live on the stack.
-func (t tile) skip(n int) tile {
-	t.rows = (*int32)(unsafe.Add(unsafe.Pointer(t.rows), 4*n))
-	t.c = unsafe.Add(t.c, n*t.ldc)
-	return t
+	done       int    // rows computed so far: the kernel's cursor in rows and c
 }
 
 // maxTileRows is the largest R of the AVX-512 kernels: 6 rows × 64 columns are
