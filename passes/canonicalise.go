@@ -13,19 +13,33 @@ import (
 // canonicalise gives each thing one spelling, so that later passes have fewer
 // forms to look for:
 //
-//   - identities vanish; chains of reshapes and of transposes become one, and a
-//     transpose that moves no data becomes a reshape;
+//   - identities vanish; chains of reshapes and of transposes become one;
 //   - subtraction and division by a constant become addition and multiplication,
 //     a maximum or minimum with a scalar becomes clip, clip from 0 becomes relu;
 //   - a movement of a dequantized constant moves the constant instead;
 //   - an average over the whole image becomes reducemean;
 //   - equal operators on equal operands, and small equal constants, become one.
 func canonicalise(g *ir.Graph, _ *State) (*ir.Graph, error) {
-	c := &canoniser{consts: map[string]ir.ValueID{}, ops: map[string]ir.ValueID{}}
-	return rewrite(g, c.op)
+	return newCanoniser().run(g)
 }
 
+// tidy is canonicalise for graphs that have been through layout: transposes that
+// move no data, which layout wants to see, become reshapes.
+func tidy(g *ir.Graph, _ *State) (*ir.Graph, error) {
+	c := newCanoniser()
+	c.reshapes = true
+	return c.run(g)
+}
+
+func newCanoniser() *canoniser {
+	return &canoniser{consts: map[string]ir.ValueID{}, ops: map[string]ir.ValueID{}}
+}
+
+func (c *canoniser) run(g *ir.Graph) (*ir.Graph, error) { return rewrite(g, c.op) }
+
+// canoniser remembers the constants and operators of the new graph by content.
 type canoniser struct {
+	reshapes bool // transposes that move no data become reshapes
 	consts map[string]ir.ValueID
 	ops    map[string]ir.ValueID
 }
@@ -41,7 +55,7 @@ func (c *canoniser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, err
 			r.Set(op.In[i], in[i])
 		}
 	}
-	out, err := simplify(r, op, in)
+	out, err := c.simplify(r, op, in)
 	if err != nil || out != ir.NoValue {
 		return out, err
 	}
@@ -80,11 +94,11 @@ func opKey(op *ir.Op, in []ir.ValueID, t ir.Type) string {
 }
 
 // simplify returns a simpler value for op, NoValue when there is none.
-func simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
+func (c *canoniser) simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
 	t := r.old.Type(op.Out)
 	switch op.Kind {
 	case ir.Reshape, ir.Transpose, ir.Slice, ir.Expand, ir.Pad:
-		return simplifyMovement(r, op, in[0])
+		return c.simplifyMovement(r, op, in[0])
 	case ir.Concat:
 		if len(in) == 1 {
 			return in[0], nil
@@ -208,7 +222,7 @@ func simplifySum(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
 	return r.g.AddTyped(op.Kind, op.Name, op.Attr, t, in...)
 }
 
-func simplifyMovement(r *rewriter, op *ir.Op, x ir.ValueID) (ir.ValueID, error) {
+func (c *canoniser) simplifyMovement(r *rewriter, op *ir.Op, x ir.ValueID) (ir.ValueID, error) {
 	xt, t := r.g.Type(x), r.old.Type(op.Out)
 	if dq := r.producer(x, ir.Dequantize); dq != nil && r.g.IsConst(dq.In[0]) && op.Kind != ir.Pad && op.Kind != ir.Expand {
 		// An error means that scales along an axis do not survive: leave it.
@@ -230,7 +244,16 @@ func simplifyMovement(r *rewriter, op *ir.Op, x ir.ValueID) (ir.ValueID, error) 
 		}
 	case ir.Transpose:
 		perm := op.Attr.(*ir.PermAttr).Perm
-		return transpose(r, op.Name, x, perm)
+		if c.reshapes {
+			return transpose(r, op.Name, x, perm)
+		}
+		if p := r.producer(x, ir.Transpose); p != nil {
+			x, perm = p.In[0], compose(p.Attr.(*ir.PermAttr).Perm, perm)
+		}
+		if isIdentity(perm) {
+			return x, nil
+		}
+		return r.g.Add(ir.Transpose, op.Name, &ir.PermAttr{Perm: perm}, x)
 	case ir.Pad:
 		if slices.Equal(xt.Shape, t.Shape) && !slices.ContainsFunc(op.Attr.(*ir.PadAttr).Begin, func(b int) bool { return b != 0 }) {
 			return x, nil

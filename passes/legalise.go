@@ -32,7 +32,7 @@ func legalise(g *ir.Graph, s *State) (*ir.Graph, error) {
 			break
 		}
 	}
-	return canonicalise(g, s)
+	return tidy(g, s)
 }
 
 type legaliser struct {

@@ -52,8 +52,8 @@ var Passes = []Pass{
 	},
 	{
 		Name: "tidy",
-		Doc:  "canonical form again: layout leaves reshapes and permuted constants",
-		Run:  canonicalise,
+		Doc:  "canonical form again, after layout; transposes that move no data are reshapes",
+		Run:  tidy,
 		After: []Constraint{
 			{"layout", "it tidies what layout leaves"},
 		},

@@ -110,3 +110,121 @@ func energy(t *ir.Tensor) float64 {
 	}
 	return sum / float64(t.Numel())
 }
+
+// channelsFirst rewrites a graph the way importers do: element-wise operators and
+// concat on images work on NCHW, with transposes around what needs NHWC.
+func channelsFirst(g *ir.Graph) (*ir.Graph, error) {
+	first, last := []int{0, 3, 1, 2}, []int{0, 2, 3, 1}
+	return rewrite(g, func(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
+		t := r.old.Type(op.Out)
+		if len(t.Shape) != 4 {
+			return ir.NoValue, nil
+		}
+		turn := func(id ir.ValueID, perm []int) (ir.ValueID, error) {
+			return r.g.Add(ir.Transpose, "turn", &ir.PermAttr{Perm: perm}, id)
+		}
+		attr := op.Attr
+		switch {
+		case isUnary(op.Kind) || isBinary(op.Kind):
+		case op.Kind == ir.Concat:
+			attr = &ir.AxisAttr{Axis: inverse(first)[op.Attr.(*ir.AxisAttr).Axis]}
+		default:
+			return ir.NoValue, nil
+		}
+		for i, id := range in {
+			if len(r.g.Type(id).Shape) != 4 {
+				return ir.NoValue, nil
+			}
+			var err error
+			if in[i], err = turn(id, first); err != nil {
+				return ir.NoValue, err
+			}
+		}
+		out, err := r.g.Add(op.Kind, op.Name, attr, in...)
+		if err != nil {
+			return ir.NoValue, err
+		}
+		return turn(out, last)
+	})
+}
+
+func transposes(g *ir.Graph) int {
+	n := 0
+	for i := range g.Ops {
+		if g.Ops[i].Kind == ir.Transpose {
+			n++
+		}
+	}
+	return n
+}
+
+// TestLayoutUndoesChannelsFirst turns random NHWC graphs into what an importer
+// makes of NCHW models; after layout nothing of that may be left.
+func TestLayoutUndoesChannelsFirst(t *testing.T) {
+	kinds := []ir.OpKind{ir.Conv2D, ir.MaxPool, ir.Add, ir.Relu, ir.Concat, ir.Clip, ir.ReduceMean, ir.MatMul}
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{Kinds: kinds})
+		turned, err := channelsFirst(g)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, g)
+		}
+		res, err := Run(turned, Config{StopAfter: "tidy"})
+		if err != nil {
+			t.Fatalf("%v\n%v", err, turned)
+		}
+		if n := transposes(res.Graph); n > 0 {
+			t.Fatalf("%d transposes are left\nbefore:\n%v\nafter:\n%v", n, turned, res.Graph)
+		}
+		in := irtest.Inputs(t, g)
+		want := runGraph(t, g, in)
+		for i, got := range runGraph(t, res.Graph, in) {
+			if r := relative(got, want[i]); !(r < 1e-5) {
+				t.Fatalf("output %d differs by %g of its magnitude\nbefore:\n%v\nafter:\n%v", i, r, turned, res.Graph)
+			}
+		}
+	})
+}
+
+// TestFixFollowsPairs compares the fixed-point graph with the quantize/dequantize
+// graph it comes from, computed in floating point as ONNX defines it: the codes
+// of outputs differ where a sum is close to a tie, which is rare, and by a little,
+// unless the scales downstream magnify a step.
+func TestFixFollowsPairs(t *testing.T) {
+	elements, off := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{MaxOps: 3})
+		in := irtest.Inputs(t, g)
+		cfg := Config{Quant: Quantisation{Inputs: [][]*ir.Tensor{in}}, StopAfter: "quantise"}
+		pairs, err := Run(g, cfg)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, g)
+		}
+		cfg.StopAfter = ""
+		fixed, err := Run(g, cfg)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, g)
+		}
+		want := runGraph(t, pairs.Graph, in)
+		for i, got := range runGraph(t, fixed.Graph, in) {
+			dq := producer(pairs.Graph, pairs.Graph.Outputs[i], ir.Dequantize)
+			if dq == nil {
+				continue
+			}
+			step := pairs.Graph.Type(dq.In[0]).Quant.Scale[0]
+			a, b := ir.Data[float32](got), ir.Data[float32](want[i])
+			for j := range a {
+				d := math.Abs(float64(a[j]-b[j])) / float64(step)
+				elements++
+				if d > 0.01 {
+					off++
+				}
+				if d > 32 {
+					t.Fatalf("output %d, element %d: %v instead of %v, %.1f steps\npairs:\n%v\nfixed:\n%v", i, j, a[j], b[j], d, pairs.Graph, fixed.Graph)
+				}
+			}
+		}
+	})
+	if off*200 > elements {
+		t.Errorf("%d of %d codes differ, more than one in 200", off, elements)
+	}
+}
