@@ -226,25 +226,137 @@ step:                                            \
 	VZEROUPPER;                              \
 	RET
 
-KERNEL(·vnni1x1, VPDPBUSD, 0, 1, ROWS1, INIT1x1, MACS1x1, STORE1x1)
-KERNEL(·vnni2x1, VPDPBUSD, 0, 2, ROWS2, INIT2x1, MACS2x1, STORE2x1)
-KERNEL(·vnni3x1, VPDPBUSD, 0, 3, ROWS3, INIT3x1, MACS3x1, STORE3x1)
-KERNEL(·vnni4x1, VPDPBUSD, 0, 4, ROWS4, INIT4x1, MACS4x1, STORE4x1)
-KERNEL(·vnni5x1, VPDPBUSD, 0, 5, ROWS5, INIT5x1, MACS5x1, STORE5x1)
-KERNEL(·vnni6x1, VPDPBUSD, 0, 6, ROWS6, INIT6x1, MACS6x1, STORE6x1)
-KERNEL(·vnni1x2, VPDPBUSD, 0, 1, ROWS1, INIT1x2, MACS1x2, STORE1x2)
+// Tiles of few accumulators wait for the latency of VPDPBUSD. Theirs are
+// doubled: odd K steps sum into a second set, added to the first at the end,
+// which integers allow and the fixed order of the float sums does not.
+
+#define ADD2(B, A) VPADDD B, A, A
+#define CLEAR(A) VPXORD A, A, A
+#define MACODD(R, B) \
+	VPBROADCASTD 4(R)(SI*1), Z28; \
+	VPDPBUSD     Z24, Z28, B
+
+#define ODD1x1 VMOVDQU32 (DI)(CX*1), Z24; MACODD(R8, Z2)
+#define CLEAR1x1 CLEAR(Z2)
+#define MERGE1x1 ADD2(Z2, Z0)
+#define ODD2x1 ODD1x1; MACODD(R9, Z6)
+#define CLEAR2x1 CLEAR1x1; CLEAR(Z6)
+#define MERGE2x1 MERGE1x1; ADD2(Z6, Z4)
+#define ODD3x1 ODD2x1; MACODD(R10, Z10)
+#define CLEAR3x1 CLEAR2x1; CLEAR(Z10)
+#define MERGE3x1 MERGE2x1; ADD2(Z10, Z8)
+#define ODD4x1 ODD3x1; MACODD(R11, Z14)
+#define CLEAR4x1 CLEAR3x1; CLEAR(Z14)
+#define MERGE4x1 MERGE3x1; ADD2(Z14, Z12)
+#define ODD5x1 ODD4x1; MACODD(R12, Z18)
+#define CLEAR5x1 CLEAR4x1; CLEAR(Z18)
+#define MERGE5x1 MERGE4x1; ADD2(Z18, Z16)
+#define ODD6x1 ODD5x1; MACODD(R13, Z22)
+#define CLEAR6x1 CLEAR5x1; CLEAR(Z22)
+#define MERGE6x1 MERGE5x1; ADD2(Z22, Z20)
+#define ODD1x2 \
+	VMOVDQU32    (DI)(CX*1), Z24; \
+	VMOVDQU32    64(DI)(CX*1), Z25; \
+	VPBROADCASTD 4(R8)(SI*1), Z28; \
+	VPDPBUSD     Z24, Z28, Z4; \
+	VPDPBUSD     Z25, Z28, Z5
+#define CLEAR1x2 CLEAR(Z4); CLEAR(Z5)
+#define MERGE1x2 ADD2(Z4, Z0); ADD2(Z5, Z1)
+#define ODD1x3 \
+	VMOVDQU32    (DI)(CX*1), Z24; \
+	VMOVDQU32    64(DI)(CX*1), Z25; \
+	VMOVDQU32    128(DI)(CX*1), Z26; \
+	VPBROADCASTD 4(R8)(SI*1), Z28; \
+	VPDPBUSD     Z24, Z28, Z4; \
+	VPDPBUSD     Z25, Z28, Z5; \
+	VPDPBUSD     Z26, Z28, Z6
+#define CLEAR1x3 CLEAR(Z4); CLEAR(Z5); CLEAR(Z6)
+#define MERGE1x3 ADD2(Z4, Z0); ADD2(Z5, Z1); ADD2(Z6, Z2)
+#define ODD1x4 \
+	VMOVDQU32    (DI)(CX*1), Z24; \
+	VMOVDQU32    64(DI)(CX*1), Z25; \
+	VMOVDQU32    128(DI)(CX*1), Z26; \
+	VMOVDQU32    192(DI)(CX*1), Z27; \
+	VPBROADCASTD 4(R8)(SI*1), Z28; \
+	VPDPBUSD     Z24, Z28, Z4; \
+	VPDPBUSD     Z25, Z28, Z5; \
+	VPDPBUSD     Z26, Z28, Z6; \
+	VPDPBUSD     Z27, Z28, Z7
+#define CLEAR1x4 CLEAR(Z4); CLEAR(Z5); CLEAR(Z6); CLEAR(Z7)
+#define MERGE1x4 ADD2(Z4, Z0); ADD2(Z5, Z1); ADD2(Z6, Z2); ADD2(Z7, Z3)
+
+// KERNEL2 is KERNEL for VPDPBUSD with two sets of accumulators.
+#define KERNEL2(NAME, R, ROWS, INIT, CLEAR2, MACS, ODD, MERGE, STORE) \
+TEXT NAME(SB), NOSPLIT, $0-8;                    \
+	MOVQ    t+0(FP), AX;                     \
+	MOVQ    tile_mask(AX), CX;               \
+	KMOVW   CX, K1;                          \
+	MOVQ    tile_accumulate(AX), CX;         \
+	KMOVW   CX, K2;                          \
+	KANDW   K1, K2, K3;                      \
+	MOVQ    tile_stride(AX), CX;             \
+group:                                           \
+	CROW;                                    \
+	INIT;                                    \
+	CLEAR2;                                  \
+	MOVQ    tile_done(AX), DX;               \
+	MOVQ    tile_rows(AX), BX;               \
+	LEAQ    (BX)(DX*4), BX;                  \
+	MOVQ    tile_a(AX), SI;                  \
+	ROWS(0);                                 \
+	MOVQ    tile_panel(AX), DI;              \
+	MOVQ    tile_segs(AX), BX;               \
+	MOVQ    tile_nsegs(AX), DX;              \
+	LEAQ    (BX)(DX*4), DX;                  \
+segment:                                         \
+	MOVLQSX (BX), SI;                        \
+	MOVQ    tile_segBytes(AX), R15;          \
+	LEAQ    -4(SI)(R15*1), R15;              \
+	CMPQ    SI, R15;                         \
+	JGE     last;                            \
+pair:                                            \
+	MACS(VPDPBUSD);                          \
+	ODD;                                     \
+	LEAQ    (DI)(CX*2), DI;                  \
+	ADDQ    $8, SI;                          \
+	CMPQ    SI, R15;                         \
+	JLT     pair;                            \
+	JGT     next;                            \
+last:                                            \
+	MACS(VPDPBUSD);                          \
+	ADDQ    CX, DI;                          \
+next:                                            \
+	ADDQ    $4, BX;                          \
+	CMPQ    BX, DX;                          \
+	JLT     segment;                         \
+	MERGE;                                   \
+	CROW;                                    \
+	STORE;                                   \
+	ADDQ    $R, tile_done(AX);               \
+	DECQ    tile_groups(AX);                 \
+	JNZ     group;                           \
+	VZEROUPPER;                              \
+	RET
+
+KERNEL2(·vnni1x1, 1, ROWS1, INIT1x1, CLEAR1x1, MACS1x1, ODD1x1, MERGE1x1, STORE1x1)
+KERNEL2(·vnni2x1, 2, ROWS2, INIT2x1, CLEAR2x1, MACS2x1, ODD2x1, MERGE2x1, STORE2x1)
+KERNEL2(·vnni3x1, 3, ROWS3, INIT3x1, CLEAR3x1, MACS3x1, ODD3x1, MERGE3x1, STORE3x1)
+KERNEL2(·vnni4x1, 4, ROWS4, INIT4x1, CLEAR4x1, MACS4x1, ODD4x1, MERGE4x1, STORE4x1)
+KERNEL2(·vnni5x1, 5, ROWS5, INIT5x1, CLEAR5x1, MACS5x1, ODD5x1, MERGE5x1, STORE5x1)
+KERNEL2(·vnni6x1, 6, ROWS6, INIT6x1, CLEAR6x1, MACS6x1, ODD6x1, MERGE6x1, STORE6x1)
+KERNEL2(·vnni1x2, 1, ROWS1, INIT1x2, CLEAR1x2, MACS1x2, ODD1x2, MERGE1x2, STORE1x2)
 KERNEL(·vnni2x2, VPDPBUSD, 0, 2, ROWS2, INIT2x2, MACS2x2, STORE2x2)
 KERNEL(·vnni3x2, VPDPBUSD, 0, 3, ROWS3, INIT3x2, MACS3x2, STORE3x2)
 KERNEL(·vnni4x2, VPDPBUSD, 0, 4, ROWS4, INIT4x2, MACS4x2, STORE4x2)
 KERNEL(·vnni5x2, VPDPBUSD, 0, 5, ROWS5, INIT5x2, MACS5x2, STORE5x2)
 KERNEL(·vnni6x2, VPDPBUSD, 0, 6, ROWS6, INIT6x2, MACS6x2, STORE6x2)
-KERNEL(·vnni1x3, VPDPBUSD, 0, 1, ROWS1, INIT1x3, MACS1x3, STORE1x3)
+KERNEL2(·vnni1x3, 1, ROWS1, INIT1x3, CLEAR1x3, MACS1x3, ODD1x3, MERGE1x3, STORE1x3)
 KERNEL(·vnni2x3, VPDPBUSD, 0, 2, ROWS2, INIT2x3, MACS2x3, STORE2x3)
 KERNEL(·vnni3x3, VPDPBUSD, 0, 3, ROWS3, INIT3x3, MACS3x3, STORE3x3)
 KERNEL(·vnni4x3, VPDPBUSD, 0, 4, ROWS4, INIT4x3, MACS4x3, STORE4x3)
 KERNEL(·vnni5x3, VPDPBUSD, 0, 5, ROWS5, INIT5x3, MACS5x3, STORE5x3)
 KERNEL(·vnni6x3, VPDPBUSD, 0, 6, ROWS6, INIT6x3, MACS6x3, STORE6x3)
-KERNEL(·vnni1x4, VPDPBUSD, 0, 1, ROWS1, INIT1x4, MACS1x4, STORE1x4)
+KERNEL2(·vnni1x4, 1, ROWS1, INIT1x4, CLEAR1x4, MACS1x4, ODD1x4, MERGE1x4, STORE1x4)
 KERNEL(·vnni2x4, VPDPBUSD, 0, 2, ROWS2, INIT2x4, MACS2x4, STORE2x4)
 KERNEL(·vnni3x4, VPDPBUSD, 0, 3, ROWS3, INIT3x4, MACS3x4, STORE3x4)
 KERNEL(·vnni4x4, VPDPBUSD, 0, 4, ROWS4, INIT4x4, MACS4x4, STORE4x4)
