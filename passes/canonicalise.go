@@ -40,8 +40,8 @@ func (c *canoniser) run(g *ir.Graph) (*ir.Graph, error) { return rewrite(g, c.op
 // canoniser remembers the constants and operators of the new graph by content.
 type canoniser struct {
 	reshapes bool // transposes that move no data become reshapes
-	consts map[string]ir.ValueID
-	ops    map[string]ir.ValueID
+	consts   map[string]ir.ValueID
+	ops      map[string]ir.ValueID
 }
 
 // dedupBytes bounds the constants that are compared: beyond it, equal ones are
