@@ -40,6 +40,19 @@ func (c *call) unsupportedf(format string, args ...any) {
 	}
 }
 
+// complete refuses results that are wanted but have no translation, and
+// attributes that were not looked at.
+func (c *call) complete() {
+	for i, v := range c.out {
+		if v == nil && c.used[c.proto.Output[i]] {
+			c.unsupportedf("its result %d", i)
+		}
+	}
+	if c.err == nil {
+		c.err = c.unread()
+	}
+}
+
 // bind gives the results their names. Values of the graph from first on were
 // made by this node; others are merely passed on.
 func (c *call) bind(first int) {
@@ -85,6 +98,9 @@ func (c *call) pass(v *value) {
 
 // add appends an operator.
 func (c *call) add(kind ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
+	if kind.Is(ir.FloatOnly) && !c.typ(in[0]).DType.IsFloat() {
+		c.unsupportedf("%s of %s", kind, c.typ(in[0]).DType)
+	}
 	if c.err != nil {
 		return ir.NoValue
 	}

@@ -3,6 +3,7 @@ package onnx
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -96,6 +97,7 @@ type importer struct {
 	graph *ir.Graph
 	env   map[string]*value
 	infos map[string]*onnxpb.ValueInfoProto // stated types of inner values
+	used  map[string]bool                   // names that a node reads or the graph returns
 
 	unsupported []Unsupported
 	faults      faults
@@ -112,6 +114,13 @@ func (im *importer) run(opt ImportOptions) (*ir.Graph, error) {
 	g := im.model.Proto.Graph
 	for _, v := range slices.Concat(g.ValueInfo, g.Output) {
 		im.infos[v.Name] = v
+	}
+	im.used = map[string]bool{}
+	for _, o := range g.Output {
+		im.used[o.Name] = true
+	}
+	for _, n := range g.Node {
+		maps.Copy(im.used, uses(n))
 	}
 	for _, n := range g.Node {
 		im.node(n)
@@ -242,9 +251,7 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 	}
 	first := len(im.graph.Values)
 	row.translate(c)
-	if c.err == nil {
-		c.err = c.unread()
-	}
+	c.complete()
 	var u *unsupportedError
 	switch {
 	case errors.As(c.err, &u):

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"math"
+	"slices"
 
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
@@ -144,6 +145,33 @@ func (c *call) needConst() bool {
 		c.unsupportedf("only constant operands are supported")
 	}
 	return c.err == nil
+}
+
+// mod is the remainder of constant integers, with the divisor's sign unless fmod
+// is set.
+func mod(c *call) {
+	c.needConst()
+	truncated := c.bool("fmod", false)
+	if c.err != nil {
+		return
+	}
+	b := c.in[1].tensor
+	if !holdsInts(b.DType) || slices.Contains(int64s(b), 0) {
+		c.unsupportedf("only integers are supported, and no division by zero")
+		return
+	}
+	t, ok := foldBinary(c.in[0].tensor, b, func(a, b int64) int64 {
+		r := a % b
+		if !truncated && r != 0 && (r < 0) != (b < 0) {
+			r += b
+		}
+		return r
+	}, nil, ir.Invalid)
+	if !ok {
+		c.failf("operands do not fit each other")
+		return
+	}
+	c.setConst(t)
 }
 
 func compare(f func(a, b float64) bool) func(*call) {

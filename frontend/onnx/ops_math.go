@@ -165,6 +165,8 @@ func reduce(kind ir.OpKind, operandFrom int64) func(*call) {
 		axes, none := c.reduceAxes(rank, operandFrom)
 		switch {
 		case c.err != nil:
+		case c.typeOf(c.in[0]).DType == ir.Bool:
+			c.unsupportedf("reductions of bool")
 		case none:
 			c.pass(c.in[0])
 		default:
@@ -262,16 +264,17 @@ func mean(c *call) {
 	}
 }
 
-// pow computes in the type of the base, whatever that of a constant exponent.
+// pow computes in the type of the base, whatever that of the exponent.
 func pow(c *call) {
-	x, e := c.id(0), c.in[1]
+	x := c.id(0)
 	d := c.typ(x).DType
-	if e.isConst() && e.tensor.DType != d {
-		if t, ok := castTensor(e.tensor, d); ok {
-			e = &value{id: ir.NoValue, tensor: t}
-		}
+	if c.err == nil && !d.IsFloat() {
+		c.unsupportedf("powers of %s", d)
 	}
-	c.set(c.add(ir.Pow, nil, x, c.use(e)))
+	c.casted(c.in[1], d)
+	if c.err == nil {
+		c.set(c.add(ir.Pow, nil, x, c.use(c.out[0])))
+	}
 }
 
 // unary translates functions of one operand without attributes.
@@ -287,6 +290,16 @@ func relu(c *call) {
 		return
 	}
 	c.set(c.add(ir.Relu, nil, x))
+}
+
+// neg subtracts integers from zero.
+func neg(c *call) {
+	v := c.in[0]
+	if d := c.typeOf(v).DType; d.IsInt() {
+		c.pass(c.pair(ir.Sub, &value{id: ir.NoValue, tensor: fromInts(d, nil, []int64{0})}, v))
+		return
+	}
+	c.set(c.add(ir.Neg, nil, c.id(0)))
 }
 
 func alphaBeta(kind ir.OpKind, alpha float32) func(*call) {
@@ -357,34 +370,36 @@ func gelu(c *call) {
 
 // clip takes its bounds from attributes before opset 11, from operands since.
 func clip(c *call) {
-	lo, hi := math.Inf(-1), math.Inf(1)
 	x := c.plain(0)
+	bounds := [2]*value{c.operand(1), c.operand(2)}
 	if c.opset < 11 {
-		lo, hi = float64(c.float("min", float32(lo))), float64(c.float("max", float32(hi)))
-	}
-	constant := true
-	for i, bound := range []*float64{&lo, &hi} {
-		v := c.operand(1 + i)
-		if v == nil || c.err != nil {
-			continue
+		for i, name := range []string{"min", "max"} {
+			if b := c.float(name, nan); b == b {
+				bounds[i] = &value{id: ir.NoValue, tensor: ir.NewTensor(ir.F32, nil, []float32{b})}
+			}
 		}
-		if !v.isConst() || !holdsFloats(v.tensor.DType) {
+	}
+	attr := &ir.ClipAttr{Lo: float32(math.Inf(-1)), Hi: float32(math.Inf(1))}
+	constant := c.typ(x).DType.IsFloat()
+	for i, bound := range []*float32{&attr.Lo, &attr.Hi} {
+		switch v := bounds[i]; {
+		case v == nil:
+		case v.isConst() && holdsFloats(v.tensor.DType) && v.tensor.Numel() == 1:
+			*bound = float32(float64s(v.tensor)[0])
+		default:
 			constant = false
-		} else if b := float64s(v.tensor); len(b) == 1 {
-			*bound = b[0]
-		} else {
-			c.failf("a bound of shape %v, want a scalar", v.tensor.Shape)
 		}
 	}
 	if constant {
-		c.set(c.add(ir.Clip, &ir.ClipAttr{Lo: float32(lo), Hi: float32(hi)}, x))
+		c.set(c.add(ir.Clip, attr, x))
 		return
 	}
-	if c.operand(1) != nil {
-		x = c.add(ir.Max, nil, x, c.id(1))
-	}
-	if c.operand(2) != nil {
-		x = c.add(ir.Min, nil, x, c.id(2))
+	for i, kind := range []ir.OpKind{ir.Max, ir.Min} {
+		if bounds[i] != nil {
+			x = c.add(kind, nil, x, c.use(bounds[i]))
+		}
 	}
 	c.set(x)
 }
+
+var nan = float32(math.NaN())

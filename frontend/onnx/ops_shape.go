@@ -196,10 +196,12 @@ func concat(c *call) {
 		c.setConst(join(ts, axis, shape))
 		return
 	}
-	ids := make([]ir.ValueID, len(c.in))
+	// Empty operands add nothing.
+	parts := slices.DeleteFunc(slices.Clone(c.in), func(v *value) bool { return v.isConst() && v.tensor.Numel() == 0 })
+	ids := make([]ir.ValueID, len(parts))
 	same := true
-	for i := range c.in {
-		ids[i] = c.id(i)
+	for i, v := range parts {
+		ids[i] = c.use(v)
 		same = same && c.typ(ids[i]).Quant.Equal(c.typ(ids[0]).Quant)
 	}
 	if !same { // to ONNX these are plain integers
@@ -217,6 +219,9 @@ func (c *call) extract(v *value, starts, steps, sizes []int) *value {
 	}
 	if slices.Equal(sizes, c.typeOf(v).Shape) && !slices.ContainsFunc(steps, func(s int) bool { return s < 0 }) {
 		return v
+	}
+	if ir.Numel(sizes) == 0 {
+		return &value{id: ir.NoValue, tensor: ir.Zeros(c.typeOf(v).DType, sizes...)}
 	}
 	if foldable([]*value{v}) {
 		offset := 0

@@ -14,8 +14,6 @@ import (
 	"situ/ir"
 )
 
-var nan = float32(math.NaN())
-
 // samples has one tensor of each element type, with its encoding in typed fields.
 var samples = []struct {
 	typed *onnxpb.TensorProto

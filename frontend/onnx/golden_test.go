@@ -1,0 +1,273 @@
+package onnx
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"situ/frontend/onnx/onnxpb"
+	"situ/ir"
+	"situ/ir/eval"
+)
+
+// numbers returns the elements of any tensor as float64.
+func numbers(t *ir.Tensor) []float64 {
+	if holdsFloats(t.DType) {
+		return float64s(t)
+	}
+	return convert[float64](int64s(t))
+}
+
+// difference is how far a result is from the golden one.
+type difference struct {
+	relative float64 // largest error, relative to the golden's largest magnitude
+	absolute float64 // largest error
+	step     float64 // of the output's quantisation, 0 when it has none
+	off      float64 // share of elements further away than a step
+}
+
+// step returns the scale of the codes that a value stands for: of the
+// dequantisation it comes from through data movement and element-wise operators,
+// the largest where there are several; 0 when there is none.
+func step(g *ir.Graph, id ir.ValueID) float64 {
+	op := g.DefOp(id)
+	switch {
+	case op == nil:
+		return 0
+	case op.Kind == ir.Dequantize:
+		return float64(g.Type(op.In[0]).Quant.Scale[0])
+	case op.Kind.Is(ir.MovesCodes), op.Kind.Is(ir.Elementwise):
+		s := 0.0
+		for _, in := range op.In {
+			s = max(s, step(g, in))
+		}
+		return s
+	}
+	return 0
+}
+
+func compareTensors(got, want *ir.Tensor, step float64) (difference, error) {
+	if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
+		return difference{}, fmt.Errorf("got %s %v, want %s %v", got.DType, got.Shape, want.DType, want.Shape)
+	}
+	g, w := numbers(got), numbers(want)
+	scale := 1e-30
+	for _, v := range w {
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			scale = max(scale, math.Abs(v))
+		}
+	}
+	d := difference{step: step}
+	for i := range g {
+		e := math.Abs(g[i] - w[i])
+		if g[i] == w[i] || math.IsNaN(g[i]) && math.IsNaN(w[i]) {
+			continue
+		}
+		if math.IsNaN(e) {
+			e = math.Inf(1)
+		}
+		d.absolute = max(d.absolute, e)
+		if e > 1.001*step {
+			d.off += 1 / float64(len(g))
+		}
+	}
+	d.relative = d.absolute / scale
+	return d, nil
+}
+
+// readSet reads the numbered tensors of a test data set.
+func readSet(dir, kind string) (names []string, ts []*ir.Tensor, err error) {
+	for i := 0; ; i++ {
+		path := filepath.Join(dir, fmt.Sprintf("%s_%d.pb", kind, i))
+		if _, err := os.Stat(path); err != nil {
+			return names, ts, nil
+		}
+		name, t, err := ReadTensorFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		names, ts = append(names, name), append(ts, t)
+	}
+}
+
+// runSet imports the model with a data set's input shapes, evaluates it and
+// returns the difference of each output.
+func runSet(m *Model, set string) ([]difference, error) {
+	names, inputs, err := readSet(set, "input")
+	if err != nil {
+		return nil, err
+	}
+	_, want, err := readSet(set, "output")
+	if err != nil {
+		return nil, err
+	}
+	ds, err := runInputs(m, inputs, want)
+	if err == nil || len(inputs) < 2 {
+		return ds, err
+	}
+	// Tests of single operators give shapes, axes and scales as inputs. Models
+	// have constants there.
+	p := proto.CloneOf(m.Proto)
+	for i := 1; i < len(inputs); i++ {
+		p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(names[i], inputs[i]))
+	}
+	return runInputs(&Model{Proto: p, Opsets: m.Opsets}, inputs[:1], want)
+}
+
+func runInputs(m *Model, inputs, want []*ir.Tensor) ([]difference, error) {
+	opt := ImportOptions{InputShapes: map[string][]int{}}
+	for i, in := range m.Inputs() {
+		opt.InputShapes[in.Name] = inputs[i].Shape
+	}
+	g, err := Import(m, opt)
+	if err != nil {
+		return nil, err
+	}
+	e, err := eval.New(g)
+	if err != nil {
+		return nil, fmt.Errorf("evaluator: %w", err)
+	}
+	got, err := e.Run(context.Background(), inputs, eval.Options{MemoryLimit: 2 << 30})
+	if err != nil {
+		return nil, fmt.Errorf("evaluator: %w", err)
+	}
+	var ds []difference
+	for i := range want {
+		d, err := compareTensors(got[i], want[i], step(g, g.Outputs[i]))
+		if err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+		ds = append(ds, d)
+	}
+	return ds, nil
+}
+
+// TestGolden evaluates the models that must import and compares with the
+// results that ONNX Runtime gave. Models in floating point must agree to 10⁻⁴
+// of the largest output; of quantised ones, 99.9 % of elements by at most one step.
+func TestGolden(t *testing.T) {
+	heavy := map[string]bool{"test_vgg19": true, "test_bvlc_alexnet": true, "test_zfnet512": true}
+	for _, f := range mustImportFiles(t) {
+		dir := filepath.Dir(f)
+		name := filepath.Base(dir)
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() || heavy[name] && os.Getenv("SITU_HEAVY") == "" {
+				t.Skip("takes seconds and gigabytes; set SITU_HEAVY=1 to run it")
+			}
+			m, err := Load(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sets, err := filepath.Glob(filepath.Join(dir, "test_data_set_*"))
+			if err != nil || len(sets) == 0 {
+				t.Fatalf("no data sets (%v)", err)
+			}
+			for _, set := range sets[:1] {
+				ds, err := runSet(m, set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, d := range ds {
+					t.Logf("output %d: relative error %.2g; step %.3g, %.4f %% of elements off by more", i, d.relative, d.step, 100*d.off)
+					if d.step == 0 && d.relative > 1e-4 || d.step > 0 && d.off > 1e-3 {
+						t.Errorf("output %d: relative error %.3g; step %.3g, %.2f %% of elements off by more", i, d.relative, d.step, 100*d.off)
+					}
+				}
+			}
+		})
+	}
+}
+
+// beyond are the reasons for which a test of a single operator is passed over:
+// what the project does not do by design.
+var beyond = []string{
+	"not supported",           // operators, element types
+	"does not say which",      // models without standard operators
+	"versions 7 to 21",        // old operators
+	"has a dimension below 1", // empty tensors
+	"is not a tensor",         // sequences, optional values
+	"segments",                // a sequence read as a tensor
+	"more than 2147483648",    // likewise
+	"index -9 is outside",     // negative indices that only the run knows
+}
+
+// undefined are tests of casts out of the range of four bits, for which the
+// standard states no result.
+var undefined = regexp.MustCompile(`^test_cast(like)?_FLOAT(16)?_to_U?INT4`)
+
+// TestNodes runs the standard's own tests of single operators for the operators
+// in the table. Operators above opset 21 are read as of opset 21: since then
+// they only gained element types.
+func TestNodes(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(shared(t, "onnx", "backend", "node"), "*", "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, skipped := 0, 0
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		name := filepath.Base(dir)
+		if undefined.MatchString(name) {
+			skipped++
+			continue
+		}
+		ds, err := runNode(f)
+		switch {
+		case err != nil && slices.ContainsFunc(beyond, func(s string) bool { return strings.Contains(err.Error(), s) }):
+			skipped++
+			if os.Getenv("SITU_LIST") != "" {
+				t.Logf("%s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
+			}
+			continue
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		ok := true
+		for i, d := range ds {
+			if d.relative > 1e-3 { // the standard's own tolerance
+				ok = false
+				t.Errorf("%s: output %d: relative error %.3g, absolute %.3g", name, i, d.relative, d.absolute)
+			}
+		}
+		if ok {
+			passed++
+		}
+	}
+	t.Logf("%d of %d pass, %d are beyond the importer", passed, len(files), skipped)
+	if passed < 550 {
+		t.Errorf("only %d tests pass", passed)
+	}
+}
+
+func runNode(file string) ([]difference, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	p := &onnxpb.ModelProto{}
+	if err := proto.Unmarshal(b, p); err != nil {
+		return nil, err
+	}
+	for _, o := range p.OpsetImport {
+		if o.Domain == "" {
+			o.Version = min(o.Version, maxOpset)
+		}
+	}
+	if b, err = proto.Marshal(p); err != nil {
+		return nil, err
+	}
+	m, err := Parse(b, "")
+	if err != nil {
+		return nil, err
+	}
+	return runSet(m, filepath.Join(filepath.Dir(file), "test_data_set_0"))
+}
