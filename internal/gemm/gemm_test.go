@@ -310,6 +310,12 @@ func TestFMA32(t *testing.T) {
 		if rapid.Bool().Draw(t, "near") && p != 0 && !math.IsNaN(p) && !math.IsInf(p, 0) {
 			z = float32(-p) * float32(rapid.SampledFrom([]float64{1, -1, 1 << 20, 1 << 24, 1.0 / (1 << 24), 1.0 / (1 << 30)}).Draw(t, "factor"))
 		}
+		if rapid.Bool().Draw(t, "tiny") { // around the subnormal float32
+			x = math.Float32frombits(math.Float32bits(x)&^(0xff<<23) | uint32(rapid.IntRange(40, 80).Draw(t, "ex"))<<23)
+			y = math.Float32frombits(math.Float32bits(y)&^(0xff<<23) | uint32(rapid.IntRange(40, 80).Draw(t, "ey"))<<23)
+			z = math.Float32frombits(math.Float32bits(z)&^(0xff<<23) | uint32(rapid.IntRange(0, 4).Draw(t, "ez"))<<23)
+			p = float64(x) * float64(y)
+		}
 		if p != p || math.IsInf(p, 0) || z != z || math.IsInf(float64(z), 0) {
 			t.Skip("not finite")
 		}
@@ -320,6 +326,29 @@ func TestFMA32(t *testing.T) {
 			t.Fatalf("fma32(%g, %g, %g) = %g, want %g", x, y, z, got, want)
 		}
 	})
+}
+
+// TestFMA32Ties makes near ties: sums a little off the middle of two float32, so
+// little that float64 rounds some of them to the middle.
+func TestFMA32Ties(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	rounded := 0
+	for range 200_000 {
+		z := float32(1<<23 + r.IntN(1<<23)) // its last place is 1
+		e := math.Ldexp(1, -10-r.IntN(13))
+		x, y := float32(1+e), float32(1-e*float64(r.IntN(3)-1))/2 // x·y = ½ and a little
+		sum := new(big.Float).SetPrec(1200).SetFloat64(float64(x) * float64(y))
+		want, _ := sum.Add(sum, new(big.Float).SetFloat64(float64(z))).Float32()
+		if got := fma32(x, y, z); got != want {
+			t.Fatalf("fma32(%g, %g, %g) = %g, want %g", x, y, z, got, want)
+		}
+		if float32(float64(x)*float64(y)+float64(z)) != want {
+			rounded++
+		}
+	}
+	if rounded == 0 {
+		t.Error("no case needs the second rounding corrected")
+	}
 }
 
 // wantF32 is the definition of F32's bits.

@@ -46,23 +46,36 @@ func portableF32(c []float32, ldc, cols int, accumulate bool, a []float32, rows,
 }
 
 // fma32 returns x·y+z with one rounding to float32, as the FMA instructions do.
-// The product is exact in float64. The sum is rounded to odd there, that is, an
-// inexact sum gets its last bit set, so that the second rounding to 24 bits
-// cannot meet a false tie (Boldo and Melquiond, "Emulation of a FMA and
-// correctly rounded sums: proved algorithms using rounding to odd", 2008).
+// The product is exact in float64, so only the sum is rounded twice, which can
+// matter only if the first rounding lands on a midpoint of two float32: its 29
+// surplus bits are then 1000…, or it is below the normal range of float32, where
+// midpoints lie elsewhere.
 func fma32(x, y, z float32) float32 {
 	p, w := float64(x)*float64(y), float64(z)
 	s := p + w
-	if t := s - p; !math.IsInf(s, 0) && s == s {
-		err := (p - (s - t)) + (w - t) // exact: s+err = p+w
-		if bits := math.Float64bits(s); err != 0 && bits&1 == 0 {
-			if (err > 0) == (s > 0) {
-				bits++ // the sum lies beyond s: away from zero to the odd neighbour
-			} else {
-				bits--
-			}
-			s = math.Float64frombits(bits)
-		}
+	bits := math.Float64bits(s)
+	if bits&(1<<29-1) == 1<<28 || bits<<1 < minNormal32<<1 {
+		s = roundOdd(p, w, s)
 	}
 	return float32(s)
+}
+
+// minNormal32 is the float64 bits of 2^−126, the least normal float32.
+const minNormal32 = (1023 - 126) << 52
+
+// roundOdd returns p+w, whose rounded value s is finite, rounded to odd: an
+// inexact sum gets its last bit set. A second rounding, to at least two bits
+// fewer, then equals a single one (Boldo and Melquiond, "Emulation of a FMA and
+// correctly rounded sums: proved algorithms using rounding to odd", 2008).
+func roundOdd(p, w, s float64) float64 {
+	t := s - p
+	err := (p - (s - t)) + (w - t) // exact: s+err = p+w
+	bits := math.Float64bits(s)
+	switch {
+	case err == 0 || bits&1 == 1:
+		return s
+	case (err > 0) == (s > 0): // the sum lies beyond s: away from zero to the odd neighbour
+		return math.Float64frombits(bits + 1)
+	}
+	return math.Float64frombits(bits - 1)
 }
