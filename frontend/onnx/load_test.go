@@ -279,8 +279,9 @@ func FuzzParse(f *testing.F) {
 			ExternalData: []*onnxpb.StringStringEntryProto{{Key: "location", Value: "../x"}}},
 	}
 	f.Add(encode(f, m))
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Parse(b, t.TempDir())
+		m, err := Parse(b, dir)
 		if err != nil {
 			return
 		}
