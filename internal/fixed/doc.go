@@ -30,8 +30,8 @@
 //
 // Reading order: multiplier.go (requantisation), elementwise.go (add, mul, LUT,
 // max, sum), depthwise.go, softmax.go, convert.go (to and from float32),
-// portable.go (the vector kernels in plain Go), avx512_amd64.s and
-// depthwise_amd64.s.
+// portable.go (the vector kernels in plain Go), run_amd64.go (which of them runs),
+// avx512_amd64.s, depthwise_amd64.s and avx2_amd64.s.
 //
 // To add an operator: define it on one element in Go, test that against exact
 // arithmetic, loop over it in portable.go; then, if a profile asks for it, add

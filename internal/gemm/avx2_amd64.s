@@ -18,6 +18,8 @@
 	SHLQ    $SH, R;     \
 	ADDQ    SI, R
 
+// ROWPTR sets R to the start of the row whose offset is at OFF(BX); SH is log2 of
+// the bytes of one element. START loads the arguments that stay.
 #define START \
 	MOVQ t+0(FP), AX; \
 	MOVQ tile_stride(AX), CX
@@ -28,8 +30,8 @@
 	IMULQ tile_ldc(AX), SI;  \
 	ADDQ  tile_c(AX), SI
 
-// BEGIN starts a group of rows, ROWS sets their pointers, LOOP and NEXT enclose
-// one K step.
+// BEGIN readies a group of rows for ROWPTR, LOOP and NEXT enclose one K step,
+// and FINISH counts the group and returns after the last.
 #define BEGIN \
 	MOVQ tile_done(AX), DX; \
 	MOVQ tile_rows(AX), BX; \

@@ -14,7 +14,7 @@ const stepBytes = 4 * PanelCols
 // one column and four consecutive k lie together. Missing rows and columns are
 // zero.
 type B struct {
-	K, N int // K is a multiple of 4 when packed by segments
+	K, N int // with several segments, K counts their padding
 	data []int8
 }
 
