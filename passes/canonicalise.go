@@ -13,10 +13,12 @@ import (
 // canonicalise gives each thing one spelling, so that later passes have fewer
 // forms to look for:
 //
-//   - identities vanish; chains of reshapes and of transposes become one;
+//   - identities vanish; chains of reshapes, of transposes and of
+//     reinterpretations become one;
 //   - subtraction and division by a constant become addition and multiplication,
 //     a maximum or minimum with a scalar becomes clip, clip from 0 becomes relu;
 //   - a movement of a dequantized constant moves the constant instead;
+//   - a product with constant weights has them second;
 //   - an average over the whole image becomes reducemean;
 //   - equal operators on equal operands, and small equal constants, become one.
 func canonicalise(g *ir.Graph, _ *State) (*ir.Graph, error) {
@@ -103,9 +105,20 @@ func (c *canoniser) simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueI
 		if len(in) == 1 {
 			return in[0], nil
 		}
-	case ir.Cast, ir.Reinterpret, ir.Requantize:
+	case ir.Cast, ir.Requantize:
 		if r.g.Type(in[0]).Equal(t) {
 			return in[0], nil
+		}
+	case ir.Reinterpret:
+		x := in[0]
+		if p := r.producer(x, ir.Reinterpret); p != nil {
+			x = p.In[0]
+		}
+		if r.g.Type(x).Equal(t) {
+			return x, nil
+		}
+		if x != in[0] {
+			return r.g.AddTyped(ir.Reinterpret, op.Name, nil, t, x)
 		}
 	case ir.Sub:
 		if data := floats(r.g, in[1]); data != nil {
@@ -136,6 +149,8 @@ func (c *canoniser) simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueI
 	case ir.Clip:
 		a := op.Attr.(*ir.ClipAttr)
 		return clip(r, op.Name, in[0], ir.Act{Lo: a.Lo, Hi: a.Hi})
+	case ir.MatMul:
+		return constantFirst(r, op, in)
 	case ir.AvgPool:
 		a, x := op.Attr.(*ir.PoolAttr), r.g.Type(in[0]).Shape
 		if a.Pads == [4]int{} && a.Dilations == [2]int{1, 1} && a.Kernel == [2]int{x[1], x[2]} {
@@ -148,6 +163,27 @@ func (c *canoniser) simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueI
 		}
 	}
 	return ir.NoValue, nil
+}
+
+// constantFirst turns a product whose first operand is constant around, so that
+// weights are always second: a·b = (bᵀ·aᵀ)ᵀ.
+func constantFirst(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
+	a, b := r.g.Type(in[0]), r.g.Type(in[1])
+	if !r.g.IsConst(in[0]) || r.g.IsConst(in[1]) || len(a.Shape) != 2 || len(b.Shape) != 2 || len(in) > 2 || a.DType != ir.F32 {
+		return ir.NoValue, nil
+	}
+	turn := &ir.PermAttr{Perm: []int{1, 0}}
+	v := r.g.Value(in[0])
+	w := r.g.AddConst(v.Name, transposed(v.Const, turn.Perm), nil)
+	x, err := r.g.Add(ir.Transpose, op.Name, turn, in[1])
+	if err != nil {
+		return x, err
+	}
+	y, err := r.g.Add(ir.MatMul, op.Name, op.Attr, x, w)
+	if err != nil {
+		return y, err
+	}
+	return r.g.Add(ir.Transpose, op.Name, turn, y)
 }
 
 var inf = float32(math.Inf(1))

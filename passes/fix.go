@@ -74,8 +74,14 @@ func (f *fixer) write(op *ir.Op) (ir.ValueID, error) {
 	switch {
 	case op.Kind == ir.Quantize && isCode8(t):
 		id, err := f.quantised(op.In[0], t)
-		if err != nil || id != ir.NoValue {
+		if err != nil {
 			return id, err
+		}
+		if id != ir.NoValue {
+			if v := f.g.Value(id); v.Def >= 0 {
+				v.Name = f.old.Value(op.Out).Name
+			}
+			return id, nil
 		}
 	case op.Kind == ir.Dequantize || t.DType != ir.F32:
 	case op.Kind == ir.Conv2D || op.Kind == ir.MatMul || op.Kind == ir.Mul || op.Kind == ir.Add:

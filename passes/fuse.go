@@ -9,6 +9,9 @@ import (
 // fuse moves into a product what follows or precedes it, when nothing else looks
 // at the value between:
 //
+//   - first, relu and clip change places with a movement or maximum before them,
+//     and so does arithmetic with constants with a reshape that only adds or drops
+//     dimensions of 1: they then meet the product;
 //   - multiplication by a constant per channel (batch normalisation) goes into
 //     the weights and the bias, addition of one into the bias;
 //   - relu and clip become the activation of the product, sum, or difference;
@@ -18,6 +21,17 @@ import (
 // In float models, a scale and shift per channel that follow no product become a
 // depthwise 1×1 convolution: the same thing in fixed point, and one operator less.
 func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
+	for {
+		k := &sinker{uses: g.Uses()}
+		sunk, err := rewrite(g, k.op)
+		if err != nil {
+			return nil, err
+		}
+		g = sunk
+		if !k.changed {
+			break
+		}
+	}
 	f := &fuser{uses: g.Uses(), float: !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Dequantize })}
 	fused, err := rewrite(g, f.op)
 	if err != nil {
@@ -33,6 +47,73 @@ func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
 	}
 	f.uses = affine.Uses()
 	return rewrite(affine, f.op)
+}
+
+// sinker moves movements behind the operators that could be fused but for them.
+type sinker struct {
+	uses    []int // of the old graph's values
+	changed bool
+}
+
+func (k *sinker) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
+	p := r.g.DefOp(op0(in))
+	if p == nil || k.uses[op.In[0]] != 1 || r.g.Type(in[0]).DType != ir.F32 {
+		return ir.NoValue, nil
+	}
+	x := p.In[0]
+	operands := []ir.ValueID{x}
+	switch {
+	case op.Kind == ir.Relu || op.Kind == ir.Clip:
+		switch p.Kind {
+		case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.MaxPool:
+		default:
+			return ir.NoValue, nil
+		}
+	case (op.Kind == ir.Add || op.Kind == ir.Mul) && p.Kind == ir.Reshape:
+		c := k.narrow(r, in[1], r.g.Type(in[0]).Shape, r.g.Type(x).Shape)
+		if c == ir.NoValue || !slices.Equal(r.old.Type(op.Out).Shape, r.g.Type(in[0]).Shape) {
+			return ir.NoValue, nil
+		}
+		operands = append(operands, c)
+	default:
+		return ir.NoValue, nil
+	}
+	k.changed = true
+	y, err := r.g.AddTyped(op.Kind, op.Name, op.Attr, r.g.Type(x), operands...)
+	if err != nil {
+		return y, err
+	}
+	return r.g.Add(p.Kind, p.Name, p.Attr, append([]ir.ValueID{y}, p.In[1:]...)...)
+}
+
+// op0 returns the first operand, NoValue without operands.
+func op0(in []ir.ValueID) ir.ValueID {
+	if len(in) == 0 {
+		return ir.NoValue
+	}
+	return in[0]
+}
+
+// narrow returns a constant that broadcasts against a reshaped value in the form
+// that broadcasts against the value before, when the reshape does nothing but add
+// or drop dimensions of 1. The constant varies along the last dimension alone.
+func (k *sinker) narrow(r *rewriter, c ir.ValueID, after, before []int) ir.ValueID {
+	if len(after) == 0 || len(before) == 0 || after[len(after)-1] != before[len(before)-1] {
+		return ir.NoValue
+	}
+	if !slices.Equal(withoutOnes(after), withoutOnes(before)) {
+		return ir.NoValue
+	}
+	n := after[len(after)-1]
+	data := floats(r.g, c)
+	if data == nil || len(data) != 1 && (len(data) != n || r.g.Type(c).Shape[len(r.g.Type(c).Shape)-1] != n) {
+		return ir.NoValue
+	}
+	return vector(r.g, r.g.Value(c).Name, data)
+}
+
+func withoutOnes(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
 type fuser struct {

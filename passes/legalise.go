@@ -47,14 +47,14 @@ func (l *legaliser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (out ir.ValueID,
 	case ir.LUT, ir.Requantize:
 		out, err = l.table(r, op, in)
 	case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather:
-		if dq := r.producer(in[0], ir.Dequantize); dq != nil && l.uses[op.In[0]] == 1 && r.g.Type(dq.In[0]).Quant.IsPerTensor() {
+		out = ir.NoValue
+		if dq := r.producer(in[0], ir.Dequantize); dq != nil && l.uses[op.In[0]] == 1 {
 			operands := slices.Clone(in)
 			operands[0] = dq.In[0]
-			if out, err = r.g.Add(op.Kind, op.Name, op.Attr, operands...); err == nil {
-				out, err = r.g.Add(ir.Dequantize, dq.Name, nil, out)
+			// An error means that scales along an axis do not survive.
+			if moved, failed := r.g.Add(op.Kind, op.Name, op.Attr, operands...); failed == nil {
+				out, err = r.g.Add(ir.Dequantize, dq.Name, nil, moved)
 			}
-		} else {
-			out = ir.NoValue
 		}
 	default:
 		out = ir.NoValue
