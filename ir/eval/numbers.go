@@ -58,12 +58,6 @@ func convert[D, S number](dst []D, src []S) []D {
 	return dst
 }
 
-// clampCode limits v to the codes of d.
-func clampCode(d ir.DType, v int64) int32 {
-	lo, hi := d.IntRange()
-	return int32(min(max(v, lo), hi))
-}
-
 // at indexes a list with one entry for all channels or one a channel.
 func at[T any](s []T, c int) T {
 	if len(s) == 1 {
