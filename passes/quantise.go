@@ -95,13 +95,15 @@ func (q *quantiser) isArithmetic(op *ir.Op) bool {
 	case ir.Add, ir.Sub, ir.Mul, ir.AvgPool, ir.ReduceMean, ir.ReduceSum:
 		return true
 	case ir.Softmax:
-		// A last softmax is better off with the 32-bit sums before it, and its
-		// float32 result is what the model is asked for.
-		last := slices.Contains(q.old.Outputs, op.Out) && len(q.users[op.Out]) == 0
-		return op.Attr.(*ir.AxisAttr).Axis == len(t.Shape)-1 && !last
+		return op.Attr.(*ir.AxisAttr).Axis == len(t.Shape)-1 && q.ranges[op.Out].Hi >= leastShare
 	}
 	return false
 }
+
+// leastShare is the largest share that a softmax must have been seen to give for
+// its result to have codes: in steps of 1/256 smaller ones are all but lost, and
+// such a softmax stays in float32.
+const leastShare = 1.0 / 16
 
 // isFunction reports whether a value is an element-wise function of another.
 func (q *quantiser) isFunction(id ir.ValueID) bool {
@@ -219,7 +221,7 @@ func activationType(r Range, shape []int) ir.Type {
 // typeOf returns the quantised type of a value.
 func (q *quantiser) typeOf(id ir.ValueID) ir.Type {
 	r := q.ranges[q.root(id)]
-	if op := q.old.DefOp(id); op != nil && op.Kind == ir.Softmax && q.root(id) == id && r.Hi > 1.0/16 {
+	if op := q.old.DefOp(id); op != nil && op.Kind == ir.Softmax && q.root(id) == id {
 		// Shares of 1: the bound is known, whatever calibration has seen.
 		return ir.Type{DType: ir.I8, Shape: q.old.Type(id).Shape, Quant: ir.PerTensor(1.0/256, -128)}
 	}
