@@ -1,0 +1,212 @@
+package pim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"situ/arch"
+	"situ/backend/pim/isa"
+	"situ/ir"
+	"situ/passes"
+)
+
+// Objective is what a program is compiled for.
+type Objective uint8
+
+// Objectives.
+const (
+	Latency    Objective = iota // the least time of one inference
+	Throughput                  // the most inferences a second, several copies side by side
+)
+
+// Options are choices of the user.
+type Options struct {
+	Clusters  int // that one copy of the program uses; 0 lets the compiler choose
+	Objective Objective
+	Quant     string // for people: how the model was quantised
+}
+
+// Compile places the fixed-point graph g on a chip and returns its program. The
+// error names every operator that the chip cannot run, or the operator whose
+// buffers do not fit.
+func Compile(g *ir.Graph, c *arch.Chip, opt Options) (*isa.Program, error) {
+	total := c.NumClusters()
+	if opt.Clusters < 0 || opt.Clusters > total {
+		return nil, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, c.Name, total)
+	}
+	best, err := choose(g, c, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := best.check(); err != nil {
+		return nil, fmt.Errorf("internal error: placement of %q on %s: %w", g.Name, c.Name, err)
+	}
+	return best.program(opt)
+}
+
+// choose plans the program for several numbers of clusters and returns the plan
+// that serves the objective best.
+func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
+	l, err := lower(g, c)
+	if err != nil {
+		return nil, err
+	}
+	total := c.NumClusters()
+	counts := []int{opt.Clusters}
+	if opt.Clusters == 0 {
+		counts = counts[:0]
+		for n := 1; n < total; n *= 2 {
+			counts = append(counts, n)
+		}
+		counts = append(counts, total)
+	}
+	type option struct {
+		clusters int
+		score    float64
+	}
+	var firstErr error
+	for _, how := range efforts {
+		var options []option
+		for _, n := range counts {
+			p := &plan{lowering: l, clusters: n, effort: how}
+			p.split()
+			p.spread()
+			fits, err := p.placeWeights()
+			if err != nil && firstErr == nil {
+				firstErr = err
+			}
+			if err != nil || !fits {
+				continue
+			}
+			score := float64(p.cycles)
+			if opt.Objective == Throughput {
+				score /= float64(total / n)
+			}
+			options = append(options, option{n, score})
+		}
+		slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+		for _, o := range options {
+			p := &plan{lowering: l, clusters: o.clusters, effort: how}
+			if err := p.place(); err != nil {
+				if firstErr == nil {
+					firstErr = err
+				}
+				continue
+			}
+			return p, nil
+		}
+	}
+	return nil, firstErr
+}
+
+// place splits, maps and places a plan whose weights are known to fit.
+func (p *plan) place() error {
+	p.split()
+	p.spread()
+	if _, err := p.placeWeights(); err != nil {
+		return err
+	}
+	return p.placeBuffers()
+}
+
+// program writes the finished program.
+func (p *plan) program(opt Options) (*isa.Program, error) {
+	image, regions := p.constants()
+	end := int64(len(image))
+	home := func(st *store) {
+		end = roundUp(end, 64)
+		st.dram = end
+		end += st.dims.numel() * int64(st.elem)
+	}
+	prog := &isa.Program{
+		Model: p.g.Name, Arch: p.chip.Name, Fingerprint: p.chip.Fingerprint(), Quant: opt.Quant,
+		Consts: image, ScratchpadBytes: p.high, WeightSRAMBytes: p.ringEnd,
+		AccumulatorBytes: p.accumulatorBytes(), WeightBytes: p.weightBytes(), Replicas: p.chip.NumClusters() / p.clusters,
+	}
+	for i, t := range p.inputs {
+		home(t.store)
+		prog.Inputs = append(prog.Inputs, ioOf(p.g.Value(p.g.Inputs[i]), t))
+	}
+	for i, t := range p.outputs {
+		home(t.store)
+		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
+	}
+	for _, st := range p.stores {
+		if st.spilled && st.dram < 0 {
+			home(st)
+		}
+	}
+	prog.DRAMBytes = end
+	prog.Regions = regions
+	prog.Init, prog.Main = p.generate()
+	prog.Layers = p.layers
+	for _, s := range p.steps {
+		p.layers[s.layer].Mapping = p.describe(s)
+	}
+	for _, f := range passes.Fallbacks(p.g) {
+		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
+	}
+	return prog, nil
+}
+
+// ioOf describes an input or output.
+func ioOf(v *ir.Value, t *tensor) isa.IO {
+	io := isa.IO{Name: v.Name, Shape: v.Type.Shape, Addr: t.store.dram}
+	switch v.Type.DType {
+	case ir.F32:
+		io.DType = isa.F32
+	case ir.I8, ir.I4:
+		io.DType = isa.I8
+	default:
+		io.DType = isa.U8
+	}
+	if q := v.Type.Quant; q != nil {
+		io.Scale, io.Zero = q.Scale[0], q.Zero[0]
+	}
+	return io
+}
+
+// accumulatorBytes returns the accumulators that the products use.
+func (p *plan) accumulatorBytes() int64 {
+	for _, s := range p.steps {
+		if _, ok := s.kernel.(*product); ok {
+			return accumulators(p.chip)
+		}
+	}
+	return 0
+}
+
+// weightBytes returns the size of the model's weights and biases, each once.
+func (p *plan) weightBytes() int64 {
+	n := int64(0)
+	for i := range p.g.Ops {
+		op := &p.g.Ops[i]
+		if op.Kind != ir.Conv2D && op.Kind != ir.MatMul {
+			continue
+		}
+		for _, id := range op.In[1:] {
+			if id >= 0 {
+				n += p.g.Type(id).Bytes()
+			}
+		}
+	}
+	return n
+}
+
+// describe says for people where a step runs.
+func (p *plan) describe(s *step) string {
+	switch k := s.kernel.(type) {
+	case *product:
+		return k.describe(s, p)
+	case *loader, *storer:
+		return "DRAM"
+	}
+	n := 0
+	for _, b := range s.parts {
+		if !b.empty() {
+			n++
+		}
+	}
+	return fmt.Sprintf("vector unit, %d of %d clusters", n, p.clusters)
+}

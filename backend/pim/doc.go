@@ -1,0 +1,42 @@
+// Package pim compiles fixed-point graphs for processing-in-memory chips: it
+// decides what runs in the arrays and what on the vector unit, splits every
+// layer over clusters and cores, finds a place for every byte, and writes the
+// instruction streams.
+//
+// # The road of a graph
+//
+//	lower     operators become steps: a kernel, operands, a result (lower.go, rules*.go).
+//	          Reshapes, slices and concatenations become windows on shared stores.
+//	split     each step is split over clusters by rows or channels, whichever is
+//	          fastest with what has to be fetched from others (split.go, mapping.go)
+//	weights   products are mapped on cores; weights stay in the weight SRAMs, or are
+//	          streamed through a ring when they do not all fit (weights.go)
+//	place     every store gets an address; when the scratchpad is too small, stores
+//	          are spilled to DRAM and the steps around them run in strips (place.go, spill.go)
+//	generate  image.go packs the DRAM image, codegen.go and the kernels write instructions
+//	check     check.go proves the placement sound, in every compilation
+//
+// # Ideas
+//
+// Every tensor is seen under four dimensions, [batch, rows, columns, channels].
+// A box is a region of them; a view says where elements lie in some memory. A
+// kernel (model.go) can say which box of its operands a box of its result needs,
+// and emit the instructions that compute a box from views. Splitting over
+// clusters, borders of convolutions, halos between clusters, and strips of
+// spilled tensors are all that one idea: a box may be any part of the result,
+// and a view any buffer.
+//
+// A store holds the same box of a tensor at the same scratchpad address on each
+// cluster that needs it; the boxes differ. What a cluster computes and another
+// needs is sent as soon as the step is done, and clusters meet at a barrier
+// before the first step that reads what was sent.
+//
+// # Reading order
+//
+// geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go; the
+// kernels vector.go, window.go, product.go, move.go, float.go; mapping.go,
+// split.go, weights.go, place.go, spill.go; image.go, emit.go, codegen.go;
+// compile.go and check.go.
+//
+// To add an operator: a rule in rules.go, and a kernel if no present one serves.
+package pim

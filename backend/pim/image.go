@@ -1,0 +1,180 @@
+package pim
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"situ/backend/pim/isa"
+)
+
+// blobAlign is the alignment of constants in DRAM and scratchpad.
+const blobAlign = 16
+
+// makeBlobs collects the constants of every step: what its kernel wants, then
+// its constant operands. They lie one after the other from address 0 of the
+// DRAM image.
+func (p *plan) makeBlobs() error {
+	at := int64(0)
+	for _, s := range p.steps {
+		s.blobs, s.blobOf = nil, make([]int, p.clusters)
+		for j, part := range s.parts {
+			if part.empty() {
+				continue
+			}
+			b := blob{data: slices.Clip(s.kernel.params(part))}
+			for _, t := range s.in {
+				if t.store.data == nil {
+					b.consts = append(b.consts, -1)
+					continue
+				}
+				b.consts = append(b.consts, roundUp(int64(len(b.data)), blobAlign))
+				b.data = append(b.data, make([]byte, roundUp(int64(len(b.data)), blobAlign)-int64(len(b.data)))...)
+				b.data = append(b.data, t.store.data...)
+			}
+			if len(b.data) == 0 {
+				continue
+			}
+			k := slices.IndexFunc(s.blobs, func(o blob) bool { return bytes.Equal(o.data, b.data) })
+			if k < 0 {
+				k = len(s.blobs)
+				b.at = at
+				at = roundUp(at+int64(len(b.data)), blobAlign)
+				s.blobs = append(s.blobs, b)
+			}
+			s.blobOf[j] = k
+		}
+	}
+	p.constBytes = at
+	return nil
+}
+
+// blob returns the constants of step s on cluster j, nil when there are none.
+func (s *step) blob(j int) *blob {
+	if len(s.blobs) == 0 {
+		return nil
+	}
+	return &s.blobs[s.blobOf[j]]
+}
+
+// constants returns the DRAM image, and which die holds what: weights lie on
+// the die of the first cluster that uses them, all else on die 0.
+func (p *plan) constants() ([]byte, []isa.Region) {
+	type job struct {
+		k  *product
+		q  *part
+		ch *chunk
+		u  *unit
+	}
+	perDie := int(p.chip.ClustersPerDie.Int())
+	jobs := make([][]job, (p.clusters+perDie-1)/perDie)
+	for _, s := range p.steps {
+		k, ok := s.kernel.(*product)
+		if !ok {
+			continue
+		}
+		for _, q := range different(k.parts) {
+			for i := range q.chunks {
+				for j := range q.chunks[i].units {
+					d := q.first / perDie
+					jobs[d] = append(jobs[d], job{k, q, &q.chunks[i], &q.chunks[i].units[j]})
+				}
+			}
+		}
+	}
+	const align = 64
+	at := roundUp(p.constBytes, align)
+	var regions []isa.Region
+	for d := range jobs {
+		start := at
+		if d == 0 {
+			start = 0
+		}
+		for _, j := range jobs[d] {
+			j.u.dram = at
+			at = roundUp(at+j.u.bytes(j.ch.tiles, p.chip.TileBytes(j.k.w.bits)), align)
+		}
+		if at > start {
+			regions = append(regions, isa.Region{Start: start, End: at, Die: d})
+		}
+	}
+	image := make([]byte, at)
+	for _, s := range p.steps {
+		for _, b := range s.blobs {
+			copy(image[b.at:], b.data)
+		}
+	}
+	all := slices.Concat(jobs...)
+	const workers = 2
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(all); i += workers {
+				j := all[i]
+				n := j.u.bytes(j.ch.tiles, p.chip.TileBytes(j.k.w.bits))
+				j.k.pack(image[j.u.dram:j.u.dram+n], j.ch, j.u)
+			}
+		})
+	}
+	wg.Wait()
+	return image, regions
+}
+
+// pack writes the tiles of a unit: [tiles][ktiles][rows][cols], two 4-bit
+// weights to a byte, the even column in the low half.
+func (k *product) pack(dst []byte, ch *chunk, u *unit) {
+	line := k.cols * k.w.bits / 8 // bytes of a row of a tile
+	per := k.cols                 // live columns of a tile
+	if k.grouped {
+		per = k.cout / k.groups
+	}
+	n := u.k1 - u.k0
+	values := make([]int8, n)
+	for t := range ch.tiles {
+		for col := range min(per, ch.n-t*per) {
+			o := ch.c0 + t*per + col
+			row := 0
+			for p := u.p0; p < u.p1; p++ {
+				for tap := range (u.y1 - u.y0) * (u.x1 - u.x0) {
+					y, x := u.y0+tap/(u.x1-u.x0), u.x0+tap%(u.x1-u.x0)
+					k.w.read(values, o, y*k.kernel[1]+x, u.k0, p)
+					base := (t*u.ktiles*k.rows + row) * line
+					if k.w.bits == 8 {
+						for i, v := range values {
+							dst[base+i*line+col] = byte(v)
+						}
+					} else {
+						for i, v := range values {
+							dst[base+i*line+col/2] |= byte(v&15) << (4 * (col & 1))
+						}
+					}
+					row += n
+				}
+			}
+		}
+	}
+}
+
+// read gets the weights of result channel o at one tap from operand channel c
+// on, of one plane.
+func (w *weights) read(dst []int8, o, tap, c, p int) {
+	z := w.zero[0]
+	if len(w.zero) > 1 {
+		z = w.zero[o]
+	}
+	i := o*w.so + tap*w.st + c*w.sc
+	if w.s8 != nil && z == 0 && w.planes == 1 {
+		if w.sc == 1 {
+			copy(dst, w.s8[i:])
+			return
+		}
+		for j := range dst {
+			dst[j] = w.s8[i]
+			i += w.sc
+		}
+		return
+	}
+	for j := range dst {
+		dst[j] = plane(w.at(o, tap, c+j), p)
+	}
+}

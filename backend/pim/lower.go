@@ -1,0 +1,290 @@
+package pim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"situ/arch"
+	"situ/backend/pim/isa"
+	"situ/ir"
+)
+
+// lowering turns the operators of a graph into steps. An operator that the back
+// end cannot take is noted and the rest goes on, so that one error names all.
+type lowering struct {
+	g      *ir.Graph
+	chip   *arch.Chip
+	vals   []*tensor // of each value; nil until made
+	stores []*store
+	steps  []*step
+	layers []isa.Layer
+	faults []error
+
+	op     *ir.Op // at hand
+	opened bool   // its layer exists
+	users  [][]int32
+
+	inputs, outputs []*tensor
+}
+
+// lower returns the steps of g, or an error that lists every operator the back
+// end cannot take.
+func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
+	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values))}
+	for i := range g.Ops {
+		for _, id := range g.Ops[i].In {
+			if id >= 0 {
+				l.users[id] = append(l.users[id], int32(i))
+			}
+		}
+	}
+	for _, id := range g.Inputs {
+		t, err := l.fresh(id)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", g.Value(id).Name, err)
+		}
+		t.store.input = true
+		l.vals[id] = t
+		l.inputs = append(l.inputs, t)
+		l.layers = append(l.layers, isa.Layer{Name: t.name, Op: "input"})
+		l.steps = append(l.steps, &step{kernel: &loader{}, layer: int32(len(l.layers) - 1), out: t})
+	}
+	for i := range g.Ops {
+		l.op, l.opened = &g.Ops[i], false
+		if err := l.operator(); err != nil {
+			l.faults = append(l.faults, fmt.Errorf("%s %q: %w", l.op.Kind, l.op.Name, err))
+		}
+	}
+	if err := errors.Join(l.faults...); err != nil {
+		return nil, fmt.Errorf("the PIM back end does not take these operators:\n%w", err)
+	}
+	for _, id := range g.Outputs {
+		if err := l.output(id); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// errGiven marks values whose operator has been reported.
+var errGiven = errors.New("its operand was not made")
+
+// operator lowers the operator at hand.
+func (l *lowering) operator() error {
+	rule := rules[l.op.Kind]
+	if rule == nil {
+		return errors.New("has no form on this machine")
+	}
+	err := rule(l)
+	if errors.Is(err, errGiven) {
+		return nil
+	}
+	return err
+}
+
+// dimsOf returns a shape as four dimensions.
+func dimsOf(shape []int) dims {
+	d := dims{1, 1, 1, 1}
+	for i, n := range shape {
+		d[max(4-len(shape)+i, 0)] *= n
+	}
+	return d
+}
+
+// fresh makes a tensor with a store of its own for a value that is not constant.
+func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
+	v := l.g.Value(id)
+	t := &tensor{name: v.Name, dims: dimsOf(v.Type.Shape)}
+	switch v.Type.DType {
+	case ir.F32:
+		t.elem = 4
+	case ir.I8, ir.I4:
+		t.elem, t.zero = 1, 128
+	case ir.U8, ir.U4:
+		t.elem = 1
+	default:
+		return nil, fmt.Errorf("%s values do not exist on this machine", v.Type.DType)
+	}
+	if q := v.Type.Quant; q != nil {
+		if !q.IsPerTensor() {
+			return nil, errors.New("activations need a single scale")
+		}
+		t.zero += int(q.Zero[0])
+	}
+	l.ownStore(t)
+	return t, nil
+}
+
+// ownStore gives t a new store of its own.
+func (l *lowering) ownStore(t *tensor) {
+	s := &store{name: t.name, dims: t.dims, elem: t.elem, dram: -1, tens: []*tensor{t}}
+	t.store = s
+	l.stores = append(l.stores, s)
+}
+
+// in returns operand i of the operator at hand.
+func (l *lowering) in(i int) (*tensor, error) {
+	id := l.op.In[i]
+	if t := l.vals[id]; t != nil {
+		return t, nil
+	}
+	if !l.g.IsConst(id) {
+		if d := l.g.Type(id).DType; d == ir.I32 {
+			return nil, errors.New("an int32 value that is neither dequantized nor requantized does not exist on this machine")
+		}
+		return nil, errGiven
+	}
+	t, err := l.fresh(id)
+	if err != nil {
+		return nil, err
+	}
+	if t.store.data, err = codesOf(l.g.Value(id).Const); err != nil {
+		return nil, err
+	}
+	l.vals[id] = t
+	return t, nil
+}
+
+// codesOf returns the elements of a constant as the machine holds them.
+func codesOf(t *ir.Tensor) ([]byte, error) {
+	switch data := t.Any().(type) {
+	case []int8:
+		b := make([]byte, len(data))
+		for i, v := range data {
+			b[i] = byte(v) ^ 0x80
+		}
+		return b, nil
+	case []uint8:
+		return data, nil
+	case []float32:
+		b := make([]byte, 0, 4*len(data))
+		for _, v := range data {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("%s constants do not exist on this machine", t.DType)
+}
+
+// layer returns the layer of the operator at hand.
+func (l *lowering) layer() int32 {
+	if !l.opened {
+		l.opened = true
+		l.layers = append(l.layers, isa.Layer{Name: l.op.Name, Op: l.op.Kind.String()})
+	}
+	return int32(len(l.layers) - 1)
+}
+
+// add appends a step of the operator at hand.
+func (l *lowering) add(k kernel, out *tensor, in ...*tensor) {
+	l.steps = append(l.steps, &step{kernel: k, layer: l.layer(), in: in, out: out})
+}
+
+// result makes the tensor of the result and appends the step that computes it.
+func (l *lowering) result(k kernel, in ...*tensor) error {
+	t, err := l.fresh(l.op.Out)
+	if err != nil {
+		return err
+	}
+	l.vals[l.op.Out] = t
+	l.add(k, t, in...)
+	return nil
+}
+
+// alias makes the result a window on t's store.
+func (l *lowering) alias(t *tensor, d, off dims, reshaped bool) error {
+	r, err := l.fresh(l.op.Out)
+	if err != nil {
+		return err
+	}
+	l.stores = l.stores[:len(l.stores)-1]
+	r.dims, r.store, r.off, r.reshaped = d, t.store, off, reshaped
+	t.store.tens = append(t.store.tens, r)
+	t.store.whole = t.store.whole || reshaped
+	l.vals[l.op.Out] = r
+	return nil
+}
+
+// copied returns a copy of t in a store of its own.
+func (l *lowering) copied(t *tensor) *tensor {
+	c := &tensor{name: t.name, dims: t.dims, elem: t.elem, zero: t.zero}
+	l.ownStore(c)
+	l.add(&move{in: []dims{t.dims}, elem: t.elem, pieces: []piece{straight(0, whole(t.dims), dims{})}}, c, t)
+	return c
+}
+
+// densely returns t, or a copy of it, such that its store can be shown under
+// other dimensions.
+func (l *lowering) densely(t *tensor) *tensor {
+	if !t.isWhole() || t.store.bordered {
+		t = l.copied(t)
+	}
+	t.store.whole = true
+	return t
+}
+
+// view4 returns t under other dimensions, through a copy when needed.
+func (l *lowering) view4(t *tensor, d dims) *tensor {
+	if t.dims == d {
+		return t
+	}
+	t = l.densely(t)
+	r := &tensor{name: t.name, dims: d, elem: t.elem, zero: t.zero, store: t.store, reshaped: d != t.store.dims}
+	t.store.tens = append(t.store.tens, r)
+	return r
+}
+
+// withBorder returns t, or a copy of it, such that it can be read beyond its
+// rows and columns.
+func (l *lowering) withBorder(t *tensor, w *window, out dims) *tensor {
+	need := w.over(whole(out))
+	if need.lo[1] >= 0 && need.lo[2] >= 0 && need.hi[1] <= t.dims[1] && need.hi[2] <= t.dims[2] {
+		return t
+	}
+	s := t.store
+	if s.whole || t.reshaped || s.data != nil || t.dims[1] != s.dims[1] || t.dims[2] != s.dims[2] || s.bordered && s.fill != t.zero {
+		t = l.copied(t)
+		s = t.store
+	}
+	s.bordered, s.fill = true, t.zero
+	return t
+}
+
+// output makes a value leave the machine.
+func (l *lowering) output(id ir.ValueID) error {
+	v := l.g.Value(id)
+	t := l.vals[id]
+	if t == nil && v.Const != nil {
+		l.op = &ir.Op{In: []ir.ValueID{id}, Name: v.Name}
+		var err error
+		if t, err = l.in(0); err != nil {
+			return fmt.Errorf("output %q: %w", v.Name, err)
+		}
+	}
+	if t == nil {
+		return fmt.Errorf("output %q: an int32 value that is neither dequantized nor requantized does not exist on this machine", v.Name)
+	}
+	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})
+	l.opened = true
+	if s := t.store; !t.isWhole() || s.data != nil || s.input || s.output {
+		t = l.copied(t)
+	}
+	t.store.output = true
+	l.outputs = append(l.outputs, t)
+	l.steps = append(l.steps, &step{kernel: &storer{}, layer: int32(len(l.layers) - 1), in: []*tensor{t}})
+	return nil
+}
+
+// loader and storer are the steps that bring inputs and take outputs.
+type loader struct{ pointwise }
+
+func (*loader) cycles(*arch.Chip, box) int64     { return 0 }
+func (*loader) emit(*emitter, box, view, []view) {}
+func (*loader) need(int, box) box                { return box{} }
+
+type storer struct{ pointwise }
+
+func (*storer) cycles(*arch.Chip, box) int64     { return 0 }
+func (*storer) emit(*emitter, box, view, []view) {}

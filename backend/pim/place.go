@@ -1,0 +1,247 @@
+package pim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// scratchpad is how the scratchpad of a cluster is used; all clusters use the
+// same addresses.
+type scratchpad struct {
+	align      int64  // of buffers: a page of the machine's scoreboard
+	resident   bool   // constants of steps stay, at address 0
+	constBytes int64  // of those
+	items      []item // everything that comes and goes
+	high       int64  // end of what is used
+}
+
+// item is a buffer that lives from the start of step first to the end of last.
+type item struct {
+	what        string
+	size        int64
+	first, last int
+	addr        *int64
+	store       *store // what it holds, nil for strips and constants
+}
+
+// pageSize returns the alignment of buffers: the scoreboard has at most 8192
+// pages of at least 64 bytes.
+func pageSize(bytes int64) int64 {
+	n := int64(64)
+	for n*8192 < bytes {
+		n *= 2
+	}
+	return n
+}
+
+// placeBuffers finds a place in the scratchpad for every store, spilling stores
+// to DRAM until the others fit.
+func (p *plan) placeBuffers() error {
+	p.align = pageSize(p.chip.Scratchpad.Bytes.Int())
+	if err := p.makeBlobs(); err != nil {
+		return err
+	}
+	for _, st := range p.stores {
+		st.spilled = false
+	}
+	size := p.chip.Scratchpad.Bytes.Int()
+	p.resident = p.constBytes <= size/4
+	for room := size; ; {
+		p.orderSteps()
+		err := p.collect(room)
+		if err == nil {
+			if p.pack(size) {
+				for _, s := range p.steps {
+					p.orderStrips(s)
+				}
+				return nil
+			}
+			if p.resident && p.constBytes > size/16 {
+				p.resident = false
+				continue
+			}
+			// Fragmentation: leave some of the scratchpad unplanned.
+			if room > size/2 {
+				room -= size / 16
+				continue
+			}
+			err = fmt.Errorf("the buffers do not fit the scratchpad of %d bytes", size)
+		}
+		if !p.spillOne() {
+			return err
+		}
+		room = size
+	}
+}
+
+// orderSteps decides where the clusters have to meet: before a step that reads
+// what another cluster sent or spilled since they last met.
+func (p *plan) orderSteps() {
+	p.barriers = make([]bool, len(p.steps)+1)
+	if p.clusters == 1 {
+		return
+	}
+	dirty := map[*store]bool{}
+	any := false
+	for i, s := range p.steps {
+		for _, t := range s.in {
+			if dirty[t.store] {
+				p.barriers[i] = true
+			}
+		}
+		if p.barriers[i] {
+			clear(dirty)
+		}
+		if s.out != nil && (s.out.store.spilled && !isLoader(s) || !s.out.store.spilled && p.sendsFrom(s)) {
+			dirty[s.out.store] = true
+			any = true
+		}
+	}
+	p.barriers[len(p.steps)] = any
+}
+
+func isLoader(s *step) bool { _, ok := s.kernel.(*loader); return ok }
+
+// sendsFrom reports whether some cluster needs what another computes in s.
+func (p *plan) sendsFrom(s *step) bool {
+	st := s.out.store
+	for i, part := range s.parts {
+		own := s.out.inStore(part)
+		for j, got := range st.got {
+			if i != j && !own.and(got).empty() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// collect lists all buffers and how long they live, cutting steps with spilled
+// operands into strips such that no step needs more than room.
+func (p *plan) collect(room int64) error {
+	p.items = p.items[:0]
+	fixed := int64(0)
+	if p.resident {
+		fixed = roundUp(p.constBytes, p.align)
+	}
+	live := make([]int64, len(p.steps))
+	since := 0 // first step after the last barrier
+	starts := make([]int, len(p.steps))
+	for i := range p.steps {
+		if p.barriers[i] {
+			since = i
+		}
+		starts[i] = i
+		if p.steps[i].out != nil && p.sendsFrom(p.steps[i]) {
+			// Another cluster may be ahead and send while this one is still here.
+			starts[i] = since
+		}
+	}
+	for _, st := range p.stores {
+		if st.data != nil || st.spilled || st.size == 0 {
+			continue
+		}
+		it := item{what: st.name, size: roundUp(st.size, p.align), first: len(p.steps), last: -1, addr: &st.addr, store: st}
+		for _, w := range st.writers {
+			it.first, it.last = min(it.first, starts[w.index]), max(it.last, w.index)
+		}
+		for _, r := range st.readers {
+			it.last = max(it.last, r.index)
+		}
+		p.items = append(p.items, it)
+		for i := it.first; i <= it.last; i++ {
+			live[i] += it.size
+		}
+	}
+	for i, s := range p.steps {
+		left := room - fixed - live[i]
+		if !p.resident && len(s.blobs) > 0 {
+			n := int64(0)
+			for _, b := range s.blobs {
+				n = max(n, roundUp(int64(len(b.data)), p.align))
+			}
+			left -= n
+			p.items = append(p.items, item{what: "constants", size: n, first: i, last: i, addr: &s.blobAt})
+		}
+		if err := p.cutStep(s, left); err != nil {
+			return err
+		}
+		for k := range s.strips.bufs {
+			b := &s.strips.bufs[k]
+			p.items = append(p.items, item{what: "strips", size: b.size * int64(b.count), first: i, last: i, addr: &b.addr})
+		}
+	}
+	return nil
+}
+
+// pack assigns addresses, the largest buffers first, each at the lowest place
+// that is free as long as it lives. It reports whether all fit.
+func (p *plan) pack(size int64) bool {
+	base := int64(0)
+	if p.resident {
+		base = roundUp(p.constBytes, p.align)
+	}
+	order := make([]*item, len(p.items))
+	for i := range p.items {
+		order[i] = &p.items[i]
+	}
+	slices.SortStableFunc(order, func(a, b *item) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.first, b.first))
+	})
+	p.high = base
+	var near []*item // placed and alive at the same time
+	for i, it := range order {
+		near = near[:0]
+		for _, o := range order[:i] {
+			if o.first <= it.last && it.first <= o.last {
+				near = append(near, o)
+			}
+		}
+		slices.SortFunc(near, func(a, b *item) int { return cmp.Compare(*a.addr, *b.addr) })
+		at := base
+		for _, o := range near {
+			if at+it.size <= *o.addr {
+				break
+			}
+			at = max(at, *o.addr+o.size)
+		}
+		*it.addr = at
+		p.high = max(p.high, at+it.size)
+	}
+	return p.high <= size
+}
+
+// spillOne moves one more store to DRAM: the largest of those alive when most is
+// alive. It reports false when there is none left.
+func (p *plan) spillOne() bool {
+	live := make([]int64, len(p.steps)+1)
+	for i := range p.items {
+		for k := p.items[i].first; k <= p.items[i].last; k++ {
+			live[k] += p.items[i].size
+		}
+	}
+	peak := 0
+	for i, n := range live {
+		if n > live[peak] {
+			peak = i
+		}
+	}
+	var worst *store
+	pick := func(all bool) {
+		for i := range p.items {
+			it := &p.items[i]
+			if it.store != nil && (all || it.first <= peak && peak <= it.last) && (worst == nil || it.size > worst.size) {
+				worst = it.store
+			}
+		}
+	}
+	if pick(false); worst == nil {
+		pick(true)
+	}
+	if worst == nil {
+		return false
+	}
+	worst.spilled = true
+	return true
+}

@@ -1,0 +1,271 @@
+package pim
+
+import (
+	"errors"
+	"fmt"
+
+	"situ/internal/fixed"
+	"situ/ir"
+)
+
+// conv2d lowers a convolution: in the arrays, or on the vector unit when each
+// channel has a filter of its own.
+func (l *lowering) conv2d() error {
+	if l.outType().DType == ir.I32 {
+		return l.sums() // made by the dequantize or requantize that follows
+	}
+	return l.makeProduct(l.op, l.outType(), nil)
+}
+
+func (l *lowering) matmul() error {
+	if l.outType().DType == ir.I32 {
+		return l.sums()
+	}
+	return l.makeProduct(l.op, l.outType(), nil)
+}
+
+// sums checks that all users of an int32 product take it from the accumulators.
+func (l *lowering) sums() error {
+	for _, i := range l.users[l.op.Out] {
+		if k := l.g.Ops[i].Kind; k != ir.Dequantize && k != ir.Requantize {
+			return fmt.Errorf("its int32 sums go to %s; on this machine they can only be dequantized or requantized", k)
+		}
+	}
+	_, err := l.weightsOf(l.op)
+	return err
+}
+
+// productResult lowers a dequantize or requantize together with the product
+// whose sums it takes.
+func (l *lowering) productResult() error {
+	op := l.g.DefOp(l.op.In[0])
+	if op == nil || op.Kind != ir.Conv2D && op.Kind != ir.MatMul {
+		return errors.New("its int32 operand is not the sums of a product")
+	}
+	return l.makeProduct(op, l.outType(), l.inType(0).Quant)
+}
+
+// weightsOf returns the weights of a product and the geometry that follows.
+func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
+	w := l.g.Value(op.In[1])
+	if w.Const == nil {
+		return nil, errors.New("multiplies two activations; the arrays need constant weights")
+	}
+	if l.g.IsConst(op.In[0]) {
+		return nil, errors.New("its first operand is constant; the arrays need constant weights as the second")
+	}
+	q := w.Type.Quant
+	if q == nil || !l.g.Type(op.In[0]).IsQuantised() {
+		return nil, errors.New("computes in floating point, which the arrays do not; quantise it")
+	}
+	k := &product{}
+	s := w.Const.Shape
+	if op.Kind == ir.Conv2D {
+		a := op.Attr.(*ir.ConvAttr)
+		k.window = window{kernel: [2]int{s[1], s[2]}, stride: a.Strides, dilation: a.Dilations, pad: [2]int{a.Pads[0], a.Pads[1]}}
+		k.groups, k.cout, k.cin = a.Groups, s[0], s[3]
+		k.w = weights{so: s[1] * s[2] * s[3], st: s[3], sc: 1}
+	} else {
+		n := len(s)
+		if ir.Numel(s[:n-2]) != 1 {
+			return nil, errors.New("has a matrix of weights for each of several batches")
+		}
+		if x := l.g.Type(op.In[0]).Shape; len(x) < 2 {
+			return nil, errors.New("multiplies a vector; reshape it to a matrix")
+		}
+		k.window = window{kernel: [2]int{1, 1}, stride: [2]int{1, 1}, dilation: [2]int{1, 1}}
+		k.groups, k.cout, k.cin = 1, s[n-1], s[n-2]
+		k.w = weights{so: 1, sc: s[n-1]}
+	}
+	k.w.zero = q.Zero
+	switch data := w.Const.Any().(type) {
+	case []int8:
+		k.w.s8 = data
+	case []uint8:
+		k.w.u8 = data
+	default:
+		return nil, fmt.Errorf("weights of type %s", w.Const.DType)
+	}
+	return k, nil
+}
+
+// makeProduct appends the product op with result type t for the operator at
+// hand. sumQuant is the quantisation of the sums when op itself gives int32.
+func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
+	k, err := l.weightsOf(op)
+	if err != nil {
+		return err
+	}
+	x := l.vals[op.In[0]]
+	if x == nil {
+		return errGiven
+	}
+	xt := l.g.Type(op.In[0])
+	cx, err := code8Of(xt, nil)
+	if err != nil {
+		return err
+	}
+	if len(op.In) > 2 && op.In[2] >= 0 && !l.g.IsConst(op.In[2]) {
+		return errors.New("its bias is not constant")
+	}
+	least, most, sums := k.scanWeights()
+	k.rq.bias = make([]int32, k.cout)
+	var bias []int32
+	if len(op.In) > 2 && op.In[2] >= 0 {
+		bias = ir.Data[int32](l.g.Value(op.In[2]).Const)
+	}
+	for c := range k.rq.bias {
+		if bias != nil {
+			k.rq.bias[c] = bias[c%len(bias)]
+		}
+		k.rq.bias[c] -= cx.zero * sums[c]
+	}
+	if err := l.scaleProduct(k, op, t, sumQuant); err != nil {
+		return err
+	}
+	k.in = x.dims
+	out := dimsOf(t.Shape)
+	x = l.withBorder(x, &k.window, out)
+	if w := l.g.Value(op.In[1]); k.depthwiseFits(least, most) && k.scales == nil {
+		d := &depthwise{window: k.window, rq: k.rq, zero: k.zero, lo: k.lo, hi: k.hi}
+		taps := k.kernel[0] * k.kernel[1]
+		d.w = make([]byte, taps*k.cout)
+		for tap := range taps {
+			for o := range k.cout {
+				d.w[tap*k.cout+o] = byte(k.w.at(o, tap, 0))
+			}
+		}
+		err = l.result(d, x)
+	} else {
+		k.w.bits, k.w.planes = 8, planesFor(least, most)
+		if w.Type.DType == ir.I4 && least >= -8 && most <= 7 {
+			k.w.bits = 4
+		}
+		k.rows, k.cols = int(l.chip.Array.Rows.Int()), int(l.chip.Cols(k.w.bits))
+		k.grouped = k.groups > 1 && k.cout/k.groups <= k.cols
+		err = l.result(k, x)
+	}
+	if err != nil {
+		return err
+	}
+	l.layers[len(l.layers)-1].MACs = k.macs(out)
+	l.layers[len(l.layers)-1].Op = op.Kind.String()
+	return nil
+}
+
+func (k *product) depthwiseFits(least, most int32) bool {
+	return k.groups > 1 && k.cin == 1 && k.cout == k.groups && least >= -128 && most <= 127
+}
+
+// planesFor returns how many int8 numbers it takes to sum to any from least to most.
+func planesFor(least, most int32) int {
+	n := 1
+	for int32(n)*127 < most || int32(n)*-128 > least {
+		n++
+	}
+	return n
+}
+
+// scaleProduct computes how sums become results: codes of t, or float32 numbers
+// of the scales sumQuant.
+func (l *lowering) scaleProduct(k *product, op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
+	at := func(s []float32, c int) float64 {
+		if len(s) == 1 {
+			return float64(s[0])
+		}
+		return float64(s[c])
+	}
+	if isF32(t) {
+		k.scales = make([]float32, k.cout)
+		for c := range k.scales {
+			k.scales[c] = float32(at(sumQuant.Scale, c))
+		}
+		return nil
+	}
+	cy, err := code8Of(t, productAct(op.Attr))
+	if err != nil {
+		return err
+	}
+	k.zero, k.lo, k.hi = int64(cy.zero), int64(cy.lo), int64(cy.hi)
+	sx, sw := float64(l.g.Type(op.In[0]).Quant.Scale[0]), l.g.Type(op.In[1]).Quant.Scale
+	k.rq.mult, k.rq.shift = make([]int32, k.cout), make([]uint8, k.cout)
+	for c := range k.rq.mult {
+		real := sx * at(sw, c) / cy.scale
+		if sumQuant != nil {
+			real = at(sumQuant.Scale, c) / cy.scale
+		}
+		m, err := fixed.NewMultiplier(real)
+		if err != nil {
+			return fmt.Errorf("channel %d: %w", c, err)
+		}
+		k.rq.mult[c], k.rq.shift[c] = m.M, m.Shift
+	}
+	return nil
+}
+
+func productAct(a ir.Attr) *ir.Act {
+	switch a := a.(type) {
+	case *ir.ConvAttr:
+		return a.Act
+	case *ir.MatMulAttr:
+		return a.Act
+	}
+	return nil
+}
+
+// scanWeights returns the range of the weights less their zero points, and
+// their sum for each channel of the result.
+func (k *product) scanWeights() (least, most int32, sums []int32) {
+	sums = make([]int32, k.cout)
+	if k.w.s8 != nil {
+		least, most = scan(k.w.s8, k, sums)
+	} else {
+		least, most = scan(k.w.u8, k, sums)
+	}
+	return least, most, sums
+}
+
+func scan[T int8 | uint8](data []T, k *product, sums []int32) (least, most int32) {
+	zero := func(o int) int32 {
+		if len(k.w.zero) == 1 {
+			return k.w.zero[0]
+		}
+		return k.w.zero[o]
+	}
+	first := true
+	see := func(o int, lo, hi int32) {
+		z := zero(o)
+		if first {
+			least, most, first = lo-z, hi-z, false
+		}
+		least, most = min(least, lo-z), max(most, hi-z)
+	}
+	if k.w.so == 1 { // [k][o]
+		lo, hi := make([]int32, k.cout), make([]int32, k.cout)
+		for i := 0; i < len(data); i += k.cout {
+			for o, v := range data[i : i+k.cout] {
+				x := int32(v)
+				sums[o] += x
+				lo[o], hi[o] = min(lo[o], x), max(hi[o], x)
+			}
+		}
+		n := int32(len(data) / k.cout)
+		for o := range sums {
+			sums[o] -= n * zero(o)
+			see(o, lo[o], hi[o])
+		}
+		return least, most
+	}
+	for o := range k.cout {
+		row := data[o*k.w.so : (o+1)*k.w.so]
+		sum, lo, hi := int32(0), int32(row[0]), int32(row[0])
+		for _, v := range row {
+			x := int32(v)
+			sum += x
+			lo, hi = min(lo, x), max(hi, x)
+		}
+		sums[o] = sum - int32(len(row))*zero(o)
+		see(o, lo, hi)
+	}
+	return least, most
+}
