@@ -291,6 +291,7 @@ func TestPools(t *testing.T) {
 		top, avg := make([]float32, numel(shape)), make([]float32, numel(shape))
 		MaxPool(top, x, w)
 		AvgPool(avg, x, w)
+		divisors := map[int]bool{}
 		i := 0
 		eachIndexOf(shape, func(at []int) {
 			best, sum, n := math.Inf(-1), 0.0, 0.0
@@ -309,8 +310,12 @@ func TestPools(t *testing.T) {
 			if float64(top[i]) != best || n > 0 && avg[i] != float32(sum/n) {
 				t.Fatalf("%+v at %v: max %v and mean %v, want %v and %v", w, at, top[i], avg[i], best, sum/n)
 			}
+			divisors[int(n)] = true
 			i++
 		})
+		if got := w.Divisors(); len(got) != len(divisors) || slices.ContainsFunc(got, func(d int) bool { return !divisors[d] }) {
+			t.Fatalf("%+v has divisors %v, want those of %v", w, got, divisors)
+		}
 	})
 }
 

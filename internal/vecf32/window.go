@@ -1,6 +1,9 @@
 package vecf32
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Window is the geometry of a 2-D pooling over an NHWC image.
 type Window struct {
@@ -56,15 +59,44 @@ func AvgPool(dst, x []float32, w *Window) {
 // Divisor returns what the average of the window with first tap (y0, x0), in
 // operand coordinates, divides by: the taps inside the image, or with CountPad
 // those inside the padded image.
-func (w *Window) Divisor(y0, x0 int) int {
-	if w.CountPad {
-		return w.count(y0, 0, -w.PadTop, w.PadEndH) * w.count(x0, 1, -w.PadLeft, w.PadEndW)
+func (w *Window) Divisor(y0, x0 int) int { return w.count(0, y0) * w.count(1, x0) }
+
+// Divisors returns the values that Divisor takes for windows of the result,
+// ascending.
+func (w *Window) Divisors() []int {
+	var all []int
+	cols := w.counts(1, w.OutW)
+	for _, r := range w.counts(0, w.OutH) {
+		for _, c := range cols {
+			all = append(all, r*c)
+		}
 	}
-	return w.count(y0, 0, 0, w.H) * w.count(x0, 1, 0, w.W)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// count returns how many taps of a window along one axis lie in [lo, hi).
-func (w *Window) count(first, axis, lo, hi int) int {
+// counts returns the different values of count for n windows along an axis.
+func (w *Window) counts(axis, n int) []int {
+	_, size := w.bounds(axis, false)
+	pad, span := w.PadTop, w.Dilations[axis]*(w.Kernel[axis]-1)
+	if axis == 1 {
+		pad = w.PadLeft
+	}
+	var c []int
+	for i := 0; i < n; i++ {
+		first := i*w.Strides[axis] - pad
+		c = append(c, w.count(axis, first))
+		if first >= 0 && first+span < size {
+			i = (size - 1 - span + pad) / w.Strides[axis] // the last window inside
+		}
+	}
+	slices.Sort(c)
+	return slices.Compact(c)
+}
+
+// count returns how many taps of a window along one axis, from first on, count.
+func (w *Window) count(axis, first int) int {
+	lo, hi := w.bounds(axis, w.CountPad)
 	n := 0
 	for k := range w.Kernel[axis] {
 		if p := first + k*w.Dilations[axis]; p >= lo && p < hi {
@@ -72,6 +104,20 @@ func (w *Window) count(first, axis, lo, hi int) int {
 		}
 	}
 	return n
+}
+
+// bounds returns the first position along an axis and the one after the last, of
+// the image or the padded image.
+func (w *Window) bounds(axis int, padded bool) (lo, hi int) {
+	switch {
+	case axis == 0 && padded:
+		return -w.PadTop, w.PadEndH
+	case axis == 0:
+		return 0, w.H
+	case padded:
+		return -w.PadLeft, w.PadEndW
+	}
+	return 0, w.W
 }
 
 // Each calls f for every window: offset of its result, first tap, and offset of

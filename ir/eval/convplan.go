@@ -61,7 +61,8 @@ func newConvPlan(a *ir.ConvAttr, x, w, out []int) (*convPlan, error) {
 func (p *convPlan) depthwise() bool { return p.groups > 1 && p.og < 8 }
 
 // index fills in rows, segments, panels and the blocks of K: of about block
-// elements, with segments rounded up to multiples of align in the panels.
+// elements, with segments rounded up to multiples of align in the panels. It is
+// left to the first run, since it takes memory in proportion to the result.
 func (p *convPlan) index(block, align int) {
 	p.rows = make([]int32, 0, p.oh*p.ow)
 	for y := range p.oh {

@@ -194,21 +194,12 @@ func prepareFixedAvgPool(n *node, w *vecf32.Window) (kernel, error) {
 		return nil, errors.New("pools more elements than a 32-bit sum of codes can hold")
 	}
 	zx := n.in[0].Quant.Zero[0]
-	rs := make(map[int]*rescale)
-	var errs []error
-	w.Each(func(_, y0, x0, _ int) {
-		d := w.Divisor(y0, x0)
-		if rs[d] != nil {
-			return
+	rs := make(map[int]rescale)
+	for _, d := range w.Divisors() {
+		var err error
+		if rs[d], err = newRescale(meanScale(n.in[0].Quant.Scale[0], n.out.Quant.Scale[0], d), n.out, nil); err != nil {
+			return nil, err
 		}
-		r, err := newRescale(meanScale(n.in[0].Quant.Scale[0], n.out.Quant.Scale[0], d), n.out, nil)
-		rs[d] = &r
-		if err != nil {
-			errs = append(errs, err)
-		}
-	})
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
 	}
 	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		x := codes(in[0])

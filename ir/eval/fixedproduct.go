@@ -2,7 +2,9 @@ package eval
 
 import (
 	"math"
+	"sync"
 
+	"situ/internal/fixed"
 	"situ/internal/gemm"
 	"situ/ir"
 )
@@ -95,10 +97,12 @@ func centred(t *ir.Tensor, zeros []int32, inner int) ([]int8, bool) {
 }
 
 // packedI8 is the right operand of a fast integer product: a packed matrix for
-// each group, and the sum of each column. It is nil when the weights do not fit.
+// each group, or weights [taps][channels] of a depthwise convolution, and the
+// sum of each column. It is nil when the weights do not fit.
 type packedI8 struct {
-	b    []*gemm.B
-	sums []int32
+	b         []*gemm.B
+	depthwise []int8
+	sums      []int32
 }
 
 // correct subtracts zero·Σw from every row of acc, which turns sums of u·w into
@@ -119,12 +123,8 @@ func prepareFixedConv(n *node, p *convPlan) (kernel, error) {
 		return nil, err
 	}
 	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
+	index := sync.OnceFunc(func() { p.index(i8Block, 4) })
 	pack := func(w *ir.Tensor) *packedI8 { return p.packI8(w, zw) }
-	if p.depthwise() {
-		pack = func(*ir.Tensor) *packedI8 { return nil }
-	} else {
-		p.index(i8Block, 4)
-	}
 	if n.consts[1] != nil {
 		pack = onceFor(pack, n.consts[1])
 	}
@@ -132,6 +132,7 @@ func prepareFixedConv(n *node, p *convPlan) (kernel, error) {
 		acc := make([]int32, n.out.Numel())
 		var w *packedI8
 		if !e.plain {
+			index()
 			w = pack(in[1])
 		}
 		if w == nil {
@@ -162,10 +163,19 @@ func plainConvI32(p *convPlan, y, x, w []int32, zx int32, zw []int32) {
 func (p *convPlan) packI8(t *ir.Tensor, zw []int32) *packedI8 {
 	k := p.kh * p.kw * p.ig
 	w, ok := centred(t, zw, k)
-	if !ok {
+	if !ok || p.depthwise() && (p.ig > 1 || p.og > 1) {
 		return nil
 	}
-	out := &packedI8{b: make([]*gemm.B, p.groups), sums: make([]int32, p.o)}
+	out := &packedI8{sums: make([]int32, p.o)}
+	if p.depthwise() {
+		out.depthwise = make([]int8, len(w))
+		for i, v := range w {
+			out.depthwise[i%k*p.o+i/k] = v
+			out.sums[i/k] += int32(v)
+		}
+		return out
+	}
+	out.b = make([]*gemm.B, p.groups)
 	parallel(p.groups, func(g int) {
 		m := make([]int8, k*p.og) // [k][og]
 		for o := range p.og {
@@ -181,6 +191,13 @@ func (p *convPlan) packI8(t *ir.Tensor, zw []int32) *packedI8 {
 
 // convI8 sums the products of one padded image's bytes and packed weights.
 func convI8(p *convPlan, acc []int32, img []byte, w *packedI8) {
+	if w.depthwise != nil {
+		parallelRows(p.oh, p.ow*p.o, func(y int) {
+			from, to := y*p.ow, (y+1)*p.ow
+			fixed.DepthwiseRows(acc[from*p.o:to*p.o], p.o, img, p.rows[from:to], p.segs, p.o, w.depthwise)
+		})
+		return
+	}
 	p.each(func(row, rows, panel int, b kBlock, accumulate bool) {
 		pn := p.panels[panel]
 		gemm.IndirectCols(acc[row*p.o+pn.group*p.og+pn.col:], p.o, pn.cols, accumulate,
@@ -217,17 +234,13 @@ func prepareFixedMatMul(n *node, p *matPlan) (kernel, error) {
 
 // plainMatMulI32 is the definition of a matrix product of codes.
 func plainMatMulI32(p *matPlan, y, a, b []int32, za int32, zb []int32) {
-	for i := range p.a {
-		for r := range p.m {
-			for c := range p.n {
-				z, sum := at(zb, c), int32(0)
-				for k := range p.k {
-					sum += (a[p.a[i]+r*p.k+k] - za) * (b[p.b[i]+k*p.n+c] - z)
-				}
-				y[(i*p.m+r)*p.n+c] = sum
-			}
+	p.plain(func(out, ai, bi, col int) {
+		z, sum := at(zb, col), int32(0)
+		for k := range p.k {
+			sum += (a[ai+k] - za) * (b[bi+k*p.n] - z)
 		}
-	}
+		y[out] = sum
+	})
 }
 
 // packI8 packs the right matrices of a product, in the order in which they lie.
@@ -251,14 +264,14 @@ func (p *matPlan) packI8(t *ir.Tensor, zw []int32) []*packedI8 {
 
 // mulI8 computes all products of the plan, a chunk of rows at a time.
 func (p *matPlan) mulI8(acc []int32, a []byte, b []*packedI8, zero int32) {
+	pairs := p.pairs()
 	chunks := (p.m + chunkRows - 1) / chunkRows
-	parallel(len(p.a)*chunks, func(i int) {
-		i, row := i/chunks, i%chunks*chunkRows
+	parallel(len(pairs)*chunks, func(i int) {
+		pair, row := i/chunks, i%chunks*chunkRows
 		rows := min(chunkRows, p.m-row)
-		w := b[p.b[i]/(p.k*p.n)]
-		gemm.Mul(acc[(i*p.m+row)*p.n:], p.n, a[p.a[i]+row*p.k:], p.k, rows, w.b[0])
+		w := b[pairs[pair].b/(p.k*p.n)]
+		y := acc[(pair*p.m+row)*p.n:][:rows*p.n]
+		gemm.Mul(y, p.n, a[pairs[pair].a+row*p.k:], p.k, rows, w.b[0])
+		w.correct(y, zero)
 	})
-	for i := range p.a {
-		b[p.b[i]/(p.k*p.n)].correct(acc[i*p.m*p.n:(i+1)*p.m*p.n], zero)
-	}
 }

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"sync"
+
 	"situ/internal/gemm"
 	"situ/internal/vecf32"
 	"situ/ir"
@@ -23,12 +25,11 @@ func prepareConv(n *node) (kernel, error) {
 
 func prepareFloatConv(n *node, p *convPlan) kernel {
 	act := actOf(n.op.Attr)
-	pack := func(w []float32) []float32 { return w }
-	mul := depthwiseF32
-	if !p.depthwise() {
-		p.index(f32Block, 1)
-		pack, mul = p.packF32, convF32
+	pack, mul := p.packF32, convF32
+	if p.depthwise() {
+		pack, mul = func(w []float32) []float32 { return w }, depthwiseF32
 	}
+	index := sync.OnceFunc(func() { p.index(f32Block, 1) })
 	packed := func(w *ir.Tensor) []float32 { return pack(ir.Data[float32](w)) }
 	if w := n.consts[1]; w != nil && w.DType == ir.F32 {
 		packed = onceFor(packed, w)
@@ -40,6 +41,7 @@ func prepareFloatConv(n *node, p *convPlan) kernel {
 		if e.plain {
 			plainConvF32(p, y, x, ir.Data[float32](in[1]))
 		} else {
+			index()
 			w := packed(in[1])
 			size := p.oh * p.ow * p.o
 			for i := range p.n {
@@ -189,8 +191,11 @@ func convF32(p *convPlan, y, img, packed []float32) {
 // matPlan is the geometry of a matrix product with broadcast leading dimensions.
 type matPlan struct {
 	m, k, n int
-	a, b    []int // offsets of the operands' matrices, one a matrix of the result
+	pairs   func() []matPair // one a matrix of the result
 }
+
+// matPair says where the two factors of a matrix of the result begin.
+type matPair struct{ a, b int }
 
 func newMatPlan(a, b, out []int) *matPlan {
 	ra, rb := len(a)-2, len(b)-2
@@ -198,15 +203,18 @@ func newMatPlan(a, b, out []int) *matPlan {
 	if ir.Numel(b[:rb]) == 1 {
 		// One right matrix for all: the left ones are one tall matrix.
 		p.m *= ir.Numel(a[:ra])
-		p.a, p.b = []int{0}, []int{0}
+		p.pairs = func() []matPair { return []matPair{{0, 0}} }
 		return p
 	}
-	lead := out[:len(out)-2]
-	vecf32.EachRow(lead, a[:ra], b[:rb], func(r vecf32.Row) {
-		for i := range r.N {
-			p.a = append(p.a, (r.A+i*r.StrideA)*p.m*p.k)
-			p.b = append(p.b, (r.B+i*r.StrideB)*p.k*p.n)
-		}
+	m := a[ra]
+	p.pairs = sync.OnceValue(func() []matPair {
+		var pairs []matPair
+		vecf32.EachRow(out[:len(out)-2], a[:ra], b[:rb], func(r vecf32.Row) {
+			for i := range r.N {
+				pairs = append(pairs, matPair{(r.A + i*r.StrideA) * m * p.k, (r.B + i*r.StrideB) * p.k * p.n})
+			}
+		})
+		return pairs
 	})
 	return p
 }
@@ -221,16 +229,17 @@ func prepareMatMul(n *node) (kernel, error) {
 		a, b := ir.Data[float32](in[0]), ir.Data[float32](in[1])
 		out := ir.Zeros(ir.F32, n.out.Shape...)
 		y := ir.Data[float32](out)
+		pairs := p.pairs()
 		mul := func(i int) {
-			gemm.F32(y[i*p.m*p.n:], p.n, a[p.a[i]:], p.k, p.m, p.k, p.n, b[p.b[i]:], p.n)
+			gemm.F32(y[i*p.m*p.n:], p.n, a[pairs[i].a:], p.k, p.m, p.k, p.n, b[pairs[i].b:], p.n)
 		}
 		switch {
 		case e.plain:
 			plainMatMulF32(p, y, a, b)
-		case len(p.a) == 1:
+		case len(pairs) == 1:
 			mul(0) // gemm.F32 is concurrent by itself
 		default:
-			parallel(len(p.a), mul)
+			parallel(len(pairs), mul)
 		}
 		finishF32(y, p.n, operand(in, 2), act)
 		return out, nil
@@ -239,15 +248,24 @@ func prepareMatMul(n *node) (kernel, error) {
 
 // plainMatMulF32 is the definition of a matrix product, summed in float64.
 func plainMatMulF32(p *matPlan, y, a, b []float32) {
-	for i := range p.a {
-		for r := range p.m {
-			for c := range p.n {
-				sum := 0.0
-				for k := range p.k {
-					sum += float64(a[p.a[i]+r*p.k+k]) * float64(b[p.b[i]+k*p.n+c])
-				}
-				y[(i*p.m+r)*p.n+c] = float32(sum)
-			}
+	p.plain(func(out, ai, bi, _ int) {
+		sum := 0.0
+		for k := range p.k {
+			sum += float64(a[ai+k]) * float64(b[bi+k*p.n])
 		}
+		y[out] = float32(sum)
+	})
+}
+
+// plain calls f for every element of a matrix product's result: its offset, the
+// offsets of the row of a and the column of b whose products it sums, and its
+// column.
+func (p *matPlan) plain(f func(out, ai, bi, col int)) {
+	for i, pair := range p.pairs() {
+		parallelRows(p.m, p.n*p.k, func(r int) {
+			for c := range p.n {
+				f((i*p.m+r)*p.n+c, pair.a+r*p.k, pair.b+c, c)
+			}
+		})
 	}
 }
