@@ -82,12 +82,8 @@ func (c *call) setN(i int, id ir.ValueID) {
 	}
 }
 
-// setConst makes a constant the node's result.
-func (c *call) setConst(t *ir.Tensor) {
-	if c.err == nil {
-		c.out[0] = &value{id: ir.NoValue, tensor: t}
-	}
-}
+// setConst makes a constant computed at import the node's result.
+func (c *call) setConst(t *ir.Tensor) { c.pass(c.made(t)) }
 
 // pass makes an operand the node's result.
 func (c *call) pass(v *value) {
@@ -131,8 +127,8 @@ func (c *call) name() string {
 	return c.proto.Output[0]
 }
 
-// constant adds a constant that is no value of the model.
-func (c *call) constant(t *ir.Tensor, q *ir.Quant) ir.ValueID {
+// constant adds a constant; without a name it is called after the node.
+func (c *call) constant(name string, t *ir.Tensor, q *ir.Quant) ir.ValueID {
 	if c.err != nil {
 		return ir.NoValue
 	}
@@ -140,7 +136,10 @@ func (c *call) constant(t *ir.Tensor, q *ir.Quant) ir.ValueID {
 		c.err = err
 		return ir.NoValue
 	}
-	return c.graph.AddConst(c.name(), t, q)
+	if name == "" {
+		name = c.name()
+	}
+	return c.graph.AddConst(name, t, q)
 }
 
 // scalar adds a floating-point constant of the given type that broadcasts.
@@ -149,7 +148,7 @@ func (c *call) scalar(d ir.DType, v float64) ir.ValueID {
 		c.unsupportedf("arithmetic on %s", d)
 		return ir.NoValue
 	}
-	return c.constant(fromFloats(d, nil, []float64{v}), nil)
+	return c.constant("", fromFloats(d, nil, []float64{v}), nil)
 }
 
 // ---- Operands.
@@ -391,11 +390,22 @@ func (c *call) permuted(v *value, perm ...int) *value {
 	}
 	out := *v
 	out.id = ir.NoValue
-	out.tensor = permute(v.tensor, perm, v.uniform)
+	out.tensor = c.permutedTensor(v, perm)
 	if q := v.quant; q != nil && !q.IsPerTensor() {
 		out.quant = &ir.Quant{Scale: q.Scale, Zero: q.Zero, Axis: slices.Index(perm, q.Axis)}
 	}
 	return &out
+}
+
+// permutedTensor permutes a constant once, however many nodes want it.
+func (c *call) permutedTensor(v *value, perm []int) *ir.Tensor {
+	key := permutation{v.tensor, fmt.Sprint(perm)}
+	t := c.permutations[key]
+	if t == nil {
+		t = permute(v.tensor, perm, v.uniform)
+		c.permutations[key] = t
+	}
+	return t
 }
 
 // use returns a value made on the way as a value of the graph.

@@ -323,8 +323,25 @@ func join(ts []*ir.Tensor, axis int, shape []int) *ir.Tensor {
 	return take(fromInts(ts[0].DType, []int{n}, v), shape, index)
 }
 
+// maxWork bounds the elements that evaluation at import reads and makes in all,
+// so that a small file cannot ask for much memory or time by repetition.
+const maxWork = 1 << 26
+
+// charge counts elements read or made against maxWork.
+func (c *call) charge(n int) {
+	if c.work += n; c.work > maxWork {
+		c.failf("evaluating constants at import takes more than %d element operations", maxWork)
+	}
+}
+
+// made is a constant computed at import.
+func (c *call) made(t *ir.Tensor) *value {
+	c.charge(t.Numel())
+	return &value{id: ir.NoValue, tensor: t}
+}
+
 // foldable reports whether all operands are constants the evaluator works on.
-func foldable(vs []*value) bool {
+func (c *call) foldable(vs ...*value) bool {
 	n := 0
 	for _, v := range vs {
 		if v == nil {
@@ -335,7 +352,11 @@ func foldable(vs []*value) bool {
 		}
 		n += v.tensor.Numel()
 	}
-	return n <= maxFold
+	if n > maxFold {
+		return false
+	}
+	c.charge(n)
+	return c.err == nil
 }
 
 // foldBinary applies an element-wise operator with broadcasting; ok is false

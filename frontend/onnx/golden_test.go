@@ -248,7 +248,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func runNode(file string) ([]difference, error) {
+// readNode reads a model and lowers its opset to the last one supported.
+func readNode(file string) (*onnxpb.ModelProto, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -262,7 +263,16 @@ func runNode(file string) ([]difference, error) {
 			o.Version = min(o.Version, maxOpset)
 		}
 	}
-	if b, err = proto.Marshal(p); err != nil {
+	return p, nil
+}
+
+func runNode(file string) ([]difference, error) {
+	p, err := readNode(file)
+	if err != nil {
+		return nil, err
+	}
+	b, err := proto.Marshal(p)
+	if err != nil {
 		return nil, err
 	}
 	m, err := Parse(b, "")

@@ -34,6 +34,9 @@ func Import(m *Model, opt ImportOptions) (*ir.Graph, error) {
 		graph: &ir.Graph{Name: m.Proto.Graph.Name},
 		env:   map[string]*value{},
 		infos: map[string]*onnxpb.ValueInfoProto{},
+
+		permutations: map[permutation]*ir.Tensor{},
+		fills:        map[fill][]float32{},
 	}
 	g, err := im.run(opt)
 	if err != nil && m.Path != "" {
@@ -101,7 +104,17 @@ type importer struct {
 
 	unsupported []Unsupported
 	faults      faults
-	filled      int64 // bytes of constants made by ConstantOfShape and the like
+
+	permutations map[permutation]*ir.Tensor
+	fills        map[fill][]float32
+	filled       int64 // bytes of the constants ConstantOfShape made
+	work         int   // elements that evaluation at import read and made
+}
+
+// permutation is a constant and an order of its dimensions.
+type permutation struct {
+	tensor *ir.Tensor
+	perm   string
 }
 
 func (im *importer) run(opt ImportOptions) (*ir.Graph, error) {

@@ -108,12 +108,20 @@ func TestImportErrors(t *testing.T) {
 			m := single(13, node("ConstantOfShape(s) y"))
 			m.Graph.Initializer = []*onnxpb.TensorProto{{Name: "s", DataType: 7, Dims: []int64{2}, Int64Data: []int64{1 << 15, 1 << 15}}}
 			return m
-		}(), "take more than 2147483648 bytes"},
+		}(), "take more than 1073741824 bytes"},
 		{"endless range", func() *onnxpb.ModelProto {
 			m := single(13, node("Range(a, b, c) y"))
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("a", nil, 0), floats("b", nil, 1), floats("c", nil, 0)}
 			return m
 		}(), "more than 1048576 elements"},
+		{"work by repetition", func() *onnxpb.ModelProto {
+			m := single(13, node("Range(a, b, c) y"))
+			m.Graph.Initializer = []*onnxpb.TensorProto{floats("a", nil, 0), floats("b", nil, 1<<20), floats("c", nil, 1)}
+			for i := range 100 {
+				m.Graph.Node = append(m.Graph.Node, node(fmt.Sprintf("Range(a, b, c) r%d", i)))
+			}
+			return m
+		}(), "more than 67108864 element operations"},
 		{"scale of zero", func() *onnxpb.ModelProto {
 			m := single(13, node("QuantizeLinear(x, s) y"), image())
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0)}
@@ -225,6 +233,41 @@ func TestImportShapeArithmetic(t *testing.T) {
 	}
 }
 
+// TestImportQDQ shows what becomes of a quantised convolution: codes keep their
+// scales, weights are turned to OHWI as codes, and images to NHWC.
+func TestImportQDQ(t *testing.T) {
+	m := chain()
+	m.Graph.Input[0] = valueInfo("x", 1, 2, 3, 3)
+	m.Graph.Initializer = []*onnxpb.TensorProto{
+		floats("s", nil, 0.5), {Name: "z", DataType: 3, Int32Data: []int32{-3}},
+		{Name: "w", DataType: 3, Dims: []int64{2, 2, 1, 2}, Int32Data: []int32{1, 2, 3, 4, 5, 6, 7, 8}},
+		floats("ws", []int64{2}, 0.25, 1),
+	}
+	m.Graph.Node = []*onnxpb.NodeProto{
+		node("QuantizeLinear(x, s, z) q"), node("DequantizeLinear(q, s, z) d"),
+		node("DequantizeLinear(w, ws) wd", intAttr("axis", 0)), node("Conv(d, wd) y"),
+	}
+	g, err := importModel(t, m, ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `graph "" {
+  %0 = input "x" : f32[1,2,3,3]
+  %1 = quantize %0 : i8[1,2,3,3] scale=0.5 zero=-3 @ "q"
+  %2 = dequantize %1 : f32[1,2,3,3] @ "d"
+  %3 = transpose %2 {perm=[0,2,3,1]} : f32[1,3,3,2] @ "y"
+  %4 = const "w" : i8[2,1,2,2] scale=[0.25, 1] zero=0 axis=0 {1, 3, 2, 4, 5, 7, 6, 8}
+  %5 = dequantize %4 : f32[2,1,2,2] @ "w"
+  %6 = conv2d %3, %5 : f32[1,3,2,2] @ "y"
+  %7 = transpose %6 {perm=[0,3,1,2]} : f32[1,2,3,2] @ "y"
+  output %7
+}
+`
+	if got := g.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestImportOutputs checks that outputs keep their names when a model returns an
 // input, a constant or the same value twice.
 func TestImportOutputs(t *testing.T) {
@@ -267,6 +310,17 @@ func FuzzImport(f *testing.F) {
 	quant := single(13, node("QuantizeLinear(x, s, z) y"), valueInfo("x", 4, 4))
 	quant.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0.5), {Name: "z", DataType: 3, Int32Data: []int32{1}}}
 	f.Add(encode(f, quant))
+	// The standard's tests of single operators, where they are at hand.
+	if dir, err := sharedPath(f, "onnx", "backend", "node"); err == nil {
+		files, _ := filepath.Glob(filepath.Join(dir, "*", "model.onnx"))
+		for _, file := range files {
+			p, err := readNode(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(encode(f, p))
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := Parse(b, "")
 		if err != nil {

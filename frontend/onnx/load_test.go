@@ -12,8 +12,8 @@ import (
 	"situ/frontend/onnx/onnxpb"
 )
 
-// shared returns a path below the folder of shared test models, or skips.
-func shared(t testing.TB, elem ...string) string {
+// sharedPath returns a path below the folder of shared test models.
+func sharedPath(t testing.TB, elem ...string) (path string, err error) {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -25,8 +25,16 @@ func shared(t testing.TB, elem ...string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-	path := filepath.Join(append([]string{dir, "..", "shared"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
+	path = filepath.Join(append([]string{dir, "..", "shared"}, elem...)...)
+	_, err = os.Stat(path)
+	return path, err
+}
+
+// shared is sharedPath for tests that cannot do without.
+func shared(t testing.TB, elem ...string) string {
+	t.Helper()
+	path, err := sharedPath(t, elem...)
+	if err != nil {
 		t.Skipf("the shared models are not here: %v", err)
 	}
 	return path

@@ -10,7 +10,7 @@ import (
 
 // maxFilled bounds the bytes of all constants that a model asks for without
 // holding their elements.
-const maxFilled = 2 << 30
+const maxFilled = 1 << 30
 
 func constant(c *call) {
 	attrs := c.proto.Attribute
@@ -24,66 +24,78 @@ func constant(c *call) {
 		c.unsupportedf("attribute %s refers to a function's attribute", a.Name)
 		return
 	}
+	var t *ir.Tensor
+	var err error
 	switch a.Name {
 	case "value":
 		if a.T == nil {
 			c.failf("the attribute value holds no tensor")
 			return
 		}
-		t, err := DecodeTensor(a.T, c.model.Dir)
-		if err != nil {
+		if t, err = DecodeTensor(a.T, c.model.Dir); err != nil {
 			c.failf("value: %w", err)
 			return
 		}
-		c.setConst(t)
 	case "value_int":
-		c.setConst(ir.NewTensor(ir.I64, nil, []int64{a.I}))
+		t = ir.NewTensor(ir.I64, nil, []int64{a.I})
 	case "value_ints":
-		c.setConst(ir.NewTensor(ir.I64, []int{len(a.Ints)}, a.Ints))
+		t = ir.NewTensor(ir.I64, []int{len(a.Ints)}, a.Ints)
 	case "value_float":
-		c.setConst(ir.NewTensor(ir.F32, nil, []float32{a.F}))
+		t = ir.NewTensor(ir.F32, nil, []float32{a.F})
 	case "value_floats":
-		c.setConst(ir.NewTensor(ir.F32, []int{len(a.Floats)}, a.Floats))
+		t = ir.NewTensor(ir.F32, []int{len(a.Floats)}, a.Floats)
 	default:
 		c.unsupportedf("attribute %s", a.Name)
 	}
+	c.pass(&value{id: ir.NoValue, tensor: t})
 }
 
 func constantOfShape(c *call) {
 	list, _ := c.intsOperand(0, "shape")
 	shape := c.sizes(list)
-	fill := ir.NewTensor(ir.F32, []int{1}, []float32{0})
+	one := ir.NewTensor(ir.F32, []int{1}, []float32{0})
 	if a := c.attr("value", onnxpb.AttributeProto_TENSOR); a != nil && a.T != nil {
 		var err error
-		if fill, err = DecodeTensor(a.T, c.model.Dir); err != nil {
+		if one, err = DecodeTensor(a.T, c.model.Dir); err != nil {
 			c.failf("value: %w", err)
-		} else if fill.Numel() != 1 {
-			c.failf("value has %d elements, want 1", fill.Numel())
+		} else if one.Numel() != 1 {
+			c.failf("value has %d elements, want 1", one.Numel())
 		}
 	}
 	if c.err != nil {
 		return
 	}
-	c.filled += int64(ir.Numel(shape)) * int64((fill.DType.Bits()+7)/8)
-	if c.filled > maxFilled {
-		c.failf("constants filled with one value take more than %d bytes", int64(maxFilled))
-		return
+	if t := c.filledTensor(one, shape); t != nil {
+		c.pass(&value{id: ir.NoValue, tensor: t, uniform: true})
 	}
-	c.pass(&value{id: ir.NoValue, tensor: filled(fill, shape), uniform: true})
 }
 
-// filled repeats the single element of t.
-func filled(t *ir.Tensor, shape []int) *ir.Tensor {
-	if d, ok := t.Any().([]float32); ok {
-		v := make([]float32, ir.Numel(shape))
-		if math.Float32bits(d[0]) != 0 {
-			for i := range v {
-				v[i] = d[0]
-			}
+// fill is the bits of a number that float32 constants are filled with.
+type fill uint32
+
+// filledTensor repeats the single element of one. Float32 constants of the same
+// number share their elements.
+func (c *call) filledTensor(one *ir.Tensor, shape []int) *ir.Tensor {
+	n := ir.Numel(shape)
+	var key fill
+	d, isF32 := one.Any().([]float32)
+	if isF32 {
+		key = fill(math.Float32bits(d[0]))
+		if b := c.fills[key]; n <= len(b) {
+			return ir.NewTensor(ir.F32, shape, b[:n:n])
 		}
-		return ir.NewTensor(t.DType, shape, v)
 	}
-	return take(t, shape, make([]int, ir.Numel(shape)))
+	c.filled += int64(n) * int64((one.DType.Bits()+7)/8)
+	if c.filled > maxFilled {
+		c.failf("constants filled with one value take more than %d bytes", maxFilled)
+		return nil
+	}
+	if !isF32 {
+		return take(one, shape, make([]int, n))
+	}
+	b := slices.Repeat(d, n)
+	c.fills[key] = b
+	return ir.NewTensor(ir.F32, shape, b)
 }
 
 // shape is known at import, as all shapes are.
@@ -141,7 +153,7 @@ func rangeOp(c *call) {
 
 // needConst refuses nodes that are only understood in shape arithmetic.
 func (c *call) needConst() bool {
-	if !foldable(c.in) {
+	if !c.foldable(c.in...) {
 		c.unsupportedf("only constant operands are supported")
 	}
 	return c.err == nil

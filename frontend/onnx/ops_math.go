@@ -21,7 +21,7 @@ func gemm(c *call) {
 		b = c.permuted(b, 1, 0)
 	}
 	folded := alpha == 1
-	if !folded && b.isConst() && holdsFloats(b.tensor.DType) {
+	if !folded && c.scalable(b) {
 		b, folded = scaled(b, alpha), true
 	}
 	in := []ir.ValueID{a, c.use(b)}
@@ -30,7 +30,7 @@ func gemm(c *call) {
 		rest = nil
 	}
 	if rest != nil && beta != 1 {
-		if rest.isConst() && holdsFloats(rest.tensor.DType) {
+		if c.scalable(rest) {
 			rest = scaled(rest, beta)
 		} else {
 			d := c.typeOf(rest).DType
@@ -54,6 +54,11 @@ func gemm(c *call) {
 		y = c.add(ir.Add, nil, y, c.use(rest))
 	}
 	c.set(y)
+}
+
+// scalable reports whether a constant can be multiplied at import.
+func (c *call) scalable(v *value) bool {
+	return c.err == nil && v.isConst() && holdsFloats(v.tensor.DType) && c.foldable(v)
 }
 
 // scaled returns a floating-point constant times k.
@@ -177,7 +182,7 @@ func reduce(kind ir.OpKind, operandFrom int64) func(*call) {
 
 // reduceProd multiplies all elements of a constant, as sizes are computed.
 func reduceProd(c *call) {
-	if !foldable(c.in[:1]) || !holdsInts(c.in[0].tensor.DType) {
+	if !c.foldable(c.in[0]) || !holdsInts(c.in[0].tensor.DType) {
 		c.unsupportedf("only products of constant integers are supported")
 		return
 	}
@@ -220,7 +225,7 @@ func (c *call) pair(kind ir.OpKind, a, b *value) *value {
 	if c.err != nil {
 		return a
 	}
-	if f := fold[kind]; foldable([]*value{a, b}) {
+	if f := fold[kind]; c.foldable(a, b) {
 		ints := f.ints
 		if kind == ir.Div && holdsInts(b.tensor.DType) {
 			if slices.Contains(int64s(b.tensor), 0) {
@@ -230,7 +235,7 @@ func (c *call) pair(kind ir.OpKind, a, b *value) *value {
 			ints = func(a, b int64) int64 { return a / b }
 		}
 		if t, ok := foldBinary(a.tensor, b.tensor, ints, f.floats, ir.Invalid); ok {
-			return &value{id: ir.NoValue, tensor: t}
+			return c.made(t)
 		}
 	}
 	x, y := c.unquantised(c.use(a)), c.unquantised(c.use(b))

@@ -22,6 +22,7 @@ func (c *call) quant(scale, zero int, axis int64, t ir.Type) (*ir.Quant, ir.DTyp
 		c.unsupportedf("scales in blocks, of shape %v", s.Shape)
 		return nil, ir.Invalid
 	}
+	c.charge(s.Numel())
 	q := &ir.Quant{Scale: slices.Clone(ir.Data[float32](s)), Zero: make([]int32, s.Numel()), Axis: -1}
 	if len(q.Scale) != 1 {
 		q.Axis = c.axis(axis, len(t.Shape))
@@ -57,7 +58,7 @@ func (c *call) codes(v *value, q *ir.Quant) ir.ValueID {
 		return ir.NoValue
 	}
 	if v.isConst() {
-		return c.constant(v.tensor, q)
+		return c.constant(v.name, v.tensor, q)
 	}
 	id := c.use(v)
 	t := c.typ(id)

@@ -176,7 +176,7 @@ func concat(c *call) {
 	if c.err != nil {
 		return
 	}
-	if foldable(c.in) {
+	if c.foldable(c.in...) {
 		shape := slices.Clone(first.Shape)
 		shape[axis] = 0
 		var ts []*ir.Tensor
@@ -223,14 +223,14 @@ func (c *call) extract(v *value, starts, steps, sizes []int) *value {
 	if ir.Numel(sizes) == 0 {
 		return &value{id: ir.NoValue, tensor: ir.Zeros(c.typeOf(v).DType, sizes...)}
 	}
-	if foldable([]*value{v}) {
+	if c.foldable(v) {
 		offset := 0
 		stride := rowStrides(v.tensor.Shape)
 		for d := range stride {
 			offset += starts[d] * stride[d]
 			stride[d] *= steps[d]
 		}
-		return &value{id: ir.NoValue, tensor: take(v.tensor, sizes, indices(sizes, stride, offset))}
+		return c.made(take(v.tensor, sizes, indices(sizes, stride, offset)))
 	}
 	return &value{id: c.add(ir.Slice, &ir.SliceAttr{Starts: starts, Steps: steps, Sizes: sizes}, c.use(v))}
 }
@@ -441,7 +441,7 @@ func (c *call) expanded(v *value, shape []int) {
 		c.pass(v)
 		return
 	}
-	if foldable([]*value{v}) && ir.Numel(shape) <= maxFold {
+	if c.foldable(v) && ir.Numel(shape) <= maxFold {
 		c.setConst(take(v.tensor, shape, broadcastIndices(v.tensor.Shape, shape)))
 		return
 	}
@@ -494,6 +494,7 @@ func gather(c *call) {
 	index := c.in[1]
 	if index.isConst() && holdsInts(index.tensor.DType) {
 		// Negative indices count from the end.
+		c.charge(index.tensor.Numel())
 		list := slices.Clone(int64s(index.tensor))
 		n := int64(s[axis])
 		for i, v := range list {
@@ -507,7 +508,7 @@ func gather(c *call) {
 		}
 		index = &value{name: index.name, id: ir.NoValue, tensor: ir.NewTensor(ir.I64, index.tensor.Shape, list)}
 	}
-	if foldable([]*value{c.in[0], index}) {
+	if c.foldable(c.in[0], index) {
 		inner := ir.Numel(s[axis+1:])
 		shape := slices.Concat(s[:axis], index.tensor.Shape, s[axis+1:])
 		list := ir.Data[int64](index.tensor)

@@ -143,16 +143,20 @@ func (c *call) ohwi(v *value) *value {
 	if c.err != nil {
 		return v
 	}
-	if s := c.typeOf(v).Shape; len(s) == 3 {
-		if v.tensor == nil {
-			v = &value{id: c.reshape(v.id, s[0], s[1], 1, s[2])}
-		} else {
-			u := *v
-			u.id, u.tensor = ir.NoValue, v.tensor.Reshaped(s[0], s[1], 1, s[2])
-			v = &u
-		}
+	s := c.typeOf(v).Shape
+	if len(s) != 3 {
+		return c.permuted(v, 0, 2, 3, 1)
 	}
-	return c.permuted(v, 0, 2, 3, 1)
+	v = c.permuted(v, 0, 2, 1)
+	if v.tensor == nil {
+		return &value{id: c.reshape(v.id, s[0], 1, s[2], s[1])}
+	}
+	u := *v
+	u.tensor = v.tensor.Reshaped(s[0], 1, s[2], s[1])
+	if q := v.quant; q != nil && q.Axis > 0 {
+		u.quant = &ir.Quant{Scale: q.Scale, Zero: q.Zero, Axis: q.Axis + 1}
+	}
+	return &u
 }
 
 func conv(c *call) {
@@ -260,6 +264,7 @@ func batchNormalization(c *call) {
 			return
 		}
 	}
+	c.charge(2 * n)
 	scale, shift := make([]float64, n), make([]float64, n)
 	for i := range n {
 		scale[i] = p[0][i] / math.Sqrt(p[3][i]+epsilon)
@@ -272,8 +277,8 @@ func batchNormalization(c *call) {
 	} else {
 		shape = append(shape, slices.Repeat([]int{1}, rank-2)...)
 	}
-	y := c.add(ir.Mul, nil, x, c.constant(fromFloats(t.DType, shape, scale), nil))
-	y = c.add(ir.Add, nil, y, c.constant(fromFloats(t.DType, shape, shift), nil))
+	y := c.add(ir.Mul, nil, x, c.constant("", fromFloats(t.DType, shape, scale), nil))
+	y = c.add(ir.Add, nil, y, c.constant("", fromFloats(t.DType, shape, shift), nil))
 	if image {
 		y = c.fromNHWC(y, rank)
 	}
