@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,34 @@ func TestMemory(t *testing.T) {
 	}
 	_, err = e.Run(context.Background(), in, Options{MemoryLimit: 511})
 	checkError(t, err, `concat "d"`, "512 bytes", "limit is 511")
+}
+
+// TestMemoryOfReshape checks that a reshape counts as no memory of its own.
+func TestMemoryOfReshape(t *testing.T) {
+	e, err := New(parse(t, `graph "" {
+  %0 = input "x" : f32[4,8]
+  %1 = relu %0 : f32[4,8]
+  %2 = reshape %1 {shape=[32]} : f32[32]
+  %3 = slice %2 {starts=[3], steps=[1], sizes=[1]} : f32[1]
+  output %3
+}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(128 + 4); e.Peak() != want {
+		t.Errorf("peak is %d bytes, want %d", e.Peak(), want)
+	}
+}
+
+// TestEvalOp evaluates one operator of a graph by itself, as constant folding
+// does.
+func TestEvalOp(t *testing.T) {
+	g := parse(t, chain)
+	x := ir.NewTensor(ir.F32, []int{8, 4}, slices.Repeat([]float32{2}, 32))
+	y, err := EvalOp(g, &g.Ops[2], []*ir.Tensor{x})
+	if err != nil || !slices.Equal(y.Shape, []int{8, 4}) || ir.Data[float32](y)[31] != -2 {
+		t.Errorf("neg of 2 is %v (%v)", y, err)
+	}
 }
 
 func checkError(t *testing.T, err error, parts ...string) {

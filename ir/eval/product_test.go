@@ -250,6 +250,45 @@ func TestFixedMatMul(t *testing.T) {
 	})
 }
 
+// TestLongSegments checks convolutions whose channels exceed a block of K, and
+// several right matrices that are no constants.
+func TestLongSegments(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	bytes := func(shape ...int) *ir.Tensor {
+		c := make([]int32, ir.Numel(shape))
+		for i := range c {
+			c[i] = int32(rng.IntN(256) - 128)
+		}
+		return fromCodes(ir.I8, shape, c)
+	}
+	for _, c := range []int{255, 600, 1027} {
+		attr := &ir.ConvAttr{Strides: [2]int{1, 1}, Dilations: [2]int{1, 2}, Groups: 1, Pads: [4]int{1, 0, 0, 1}}
+		x, w := bytes(1, 4, 5, c), bytes(70, 2, 2, c)
+		f, q := &ir.Graph{}, &ir.Graph{}
+		xf, wf := cast(x, ir.F32), cast(w, ir.F32)
+		yf, err := f.Add(ir.Conv2D, "", attr, f.AddInput("x", xf.Type()), f.AddInput("w", wf.Type()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := ir.PerTensor(1, 0)
+		yq, err := q.AddTyped(ir.Conv2D, "", attr, ir.TypeOf(ir.I32, f.Type(yf).Shape...),
+			q.AddInput("x", x.Type().WithQuant(ir.PerTensor(1, -7))), q.AddInput("w", w.Type().WithQuant(one)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Outputs, q.Outputs = []ir.ValueID{yf}, []ir.ValueID{yq}
+		in := []*ir.Tensor{xf, wf}
+		// The float sums stay below 2^24 and so are exact.
+		if e := relError(run(t, f, in, Options{})[0], run(t, f, in, Options{Plain: true})[0]); e != 0 {
+			t.Errorf("%d channels: relative error %g", c, e)
+		}
+		in = []*ir.Tensor{x, w}
+		if !slices.Equal(codes(run(t, q, in, Options{})[0]), codes(run(t, q, in, Options{Plain: true})[0])) {
+			t.Errorf("%d channels: fast and plain sums of codes differ", c)
+		}
+	}
+}
+
 // matmulResult returns the shape of a product by letting the IR infer it.
 func matmulResult(a, b []int) []int {
 	g := &ir.Graph{}
