@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"situ/ir"
+	"situ/ir/eval"
 )
 
 // quantise chooses the quantisation of a float graph's activations and weights
@@ -45,6 +46,7 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	}
 	q.choose()
 	q.unify()
+	q.correct = newCorrector(q, s.quant.Inputs)
 	for _, id := range g.Inputs {
 		if err := q.pair(id); err != nil {
 			return nil, err
@@ -70,6 +72,7 @@ type quantiser struct {
 	coded      []bool       // by old id: gets a quantize/dequantize pair
 	group      []ir.ValueID // by old id: union-find parent; a group has one quantisation
 	dq         []ir.ValueID // by old id: the dequantized form in the new graph
+	correct    *corrector   // nil: biases stay as they are
 }
 
 // isProduct reports whether op is a product with constant bias, which can be
@@ -254,14 +257,15 @@ func (q *quantiser) op(op *ir.Op) error {
 	in := make([]ir.ValueID, len(op.In))
 	for i, id := range op.In {
 		in[i] = q.read(id)
-		if id != ir.NoValue && q.isFunction(id) && q.origin[op.Out] == q.origin[id] {
-			in[i] = q.Map(id) // inside a function: not rounded on the way
+		if q.insideFunction(op, id) {
+			in[i] = q.Map(id)
 		}
 	}
 	var err error
+	var weights *ir.Tensor // of a product, rounded
 	switch {
 	case q.isProduct(op):
-		if err = q.product(op, in); err != nil {
+		if weights, err = q.product(op, in); err != nil {
 			return err
 		}
 	case q.isArithmetic(op):
@@ -273,12 +277,39 @@ func (q *quantiser) op(op *ir.Op) error {
 			}
 		}
 	}
+	if q.correct != nil {
+		shift, err := q.correct.op(op, weights)
+		if err != nil {
+			return err
+		}
+		if weights != nil {
+			in = q.shiftBias(op, in, shift)
+		}
+	}
 	id, err := q.g.AddTyped(op.Kind, op.Name, op.Attr, q.old.Type(op.Out), in...)
 	if err != nil {
 		return err
 	}
 	q.Set(op.Out, id)
 	return q.pair(op.Out)
+}
+
+// insideFunction reports whether op continues the function that id is a value
+// of: there are no codes on the way.
+func (q *quantiser) insideFunction(op *ir.Op, id ir.ValueID) bool {
+	return id != ir.NoValue && q.isFunction(id) && q.origin[op.Out] == q.origin[id]
+}
+
+// shiftBias adds a correction to the bias of a product.
+func (q *quantiser) shiftBias(op *ir.Op, in []ir.ValueID, shift []float32) []ir.ValueID {
+	name := op.Name + "/bias"
+	if len(in) > 2 && in[2] != ir.NoValue {
+		name = q.g.Value(in[2]).Name
+		for c, b := range floats(q.g, in[2]) {
+			shift[c] += b
+		}
+	}
+	return []ir.ValueID{in[0], in[1], vector(q.g, name, shift)}
 }
 
 // constant quantises a constant operand of an element-wise operator.
@@ -300,22 +331,23 @@ func (q *quantiser) constant(id ir.ValueID, data []float32) (ir.ValueID, error) 
 	return q.g.Add(ir.Dequantize, v.Name, nil, c)
 }
 
-// product quantises the constant weights of a product and checks its bias.
-func (q *quantiser) product(op *ir.Op, in []ir.ValueID) error {
+// product quantises the constant weights of a product and checks its bias. It
+// returns the weights as they are after rounding, nil when there are none.
+func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 	w := floats(q.g, in[1])
 	if w == nil {
-		return nil // two activations
+		return nil, nil // two activations
 	}
 	v := q.g.Value(in[1])
 	if i := slices.IndexFunc(w, func(x float32) bool { return x-x != 0 }); i >= 0 {
-		return fmt.Errorf("%s %q: weight %q holds %v at index %d", op.Kind, op.Name, v.Name, w[i], i)
+		return nil, fmt.Errorf("%s %q: weight %q holds %v at index %d", op.Kind, op.Name, v.Name, w[i], i)
 	}
 	shape := q.old.Type(op.Out).Shape
 	bias := make([]float32, shape[len(shape)-1])
 	if len(in) > 2 && in[2] != ir.NoValue {
 		copy(bias, floats(q.g, in[2]))
 		if i := slices.IndexFunc(bias, func(x float32) bool { return x-x != 0 }); i >= 0 {
-			return fmt.Errorf("%s %q: bias %q holds %v at index %d", op.Kind, op.Name, q.g.Value(in[2]).Name, bias[i], i)
+			return nil, fmt.Errorf("%s %q: bias %q holds %v at index %d", op.Kind, op.Name, q.g.Value(in[2]).Name, bias[i], i)
 		}
 	}
 	xs := q.scaleOf(in[0])
@@ -327,8 +359,16 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) error {
 	name := v.Name
 	id := q.g.AddConst(name, c.tensor, c.quant)
 	var err error
-	in[1], err = q.g.Add(ir.Dequantize, name, nil, id)
-	return err
+	if in[1], err = q.g.Add(ir.Dequantize, name, nil, id); err != nil {
+		return nil, err
+	}
+	return evalDequantize(q.g, in[1])
+}
+
+// evalDequantize returns the value of a dequantize of a constant.
+func evalDequantize(g *ir.Graph, id ir.ValueID) (*ir.Tensor, error) {
+	dq := g.DefOp(id)
+	return eval.EvalOp(g, dq, []*ir.Tensor{g.Value(dq.In[0]).Const})
 }
 
 // scaleOf returns the scale of the codes that a value of the new graph was
