@@ -1,4 +1,5 @@
-// Package onnx reads ONNX models and tensors and turns models into ir graphs.
+// Package onnx reads ONNX models and tensors, turns models into ir graphs and
+// writes graphs as models.
 //
 // Load (or Parse) decodes the protobuf, checks everything that can be checked
 // without knowing operators, and sorts the nodes; Import then translates each
@@ -9,5 +10,5 @@
 // To add an ONNX operator, add its row to the table in ops.go (name, first and
 // last opset, function) and the function to the ops_*.go file of its group; add
 // a case to the import tests. Read wire.go, model.go, tensor.go, import.go,
-// ops.go, in this order.
+// ops.go, call.go, export.go, in this order.
 package onnx
