@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,7 +106,7 @@ func listing(p *isa.Program) string {
 			b.WriteString("  " + in.Op.String())
 			for i, o := range in.Op.Info().Operands {
 				b.WriteString(" " + o.Name + "=")
-				b.WriteString(itoa(in.Args[i]))
+				b.WriteString(strconv.FormatInt(in.Args[i], 10))
 			}
 			b.WriteString("\n")
 		}
@@ -112,39 +114,60 @@ func listing(p *isa.Program) string {
 	return b.String()
 }
 
-func itoa(v int64) string { return strings.TrimSpace(strings.Join([]string{formatInt(v)}, "")) }
-
-func formatInt(v int64) string {
-	if v < 0 {
-		return "-" + formatInt(-v)
-	}
-	if v < 10 {
-		return string(rune('0' + v))
-	}
-	return formatInt(v/10) + string(rune('0'+v%10))
-}
-
 // TestBits compiles random fixed-point graphs for several chips and numbers of
 // clusters and compares what the programs compute with the evaluator, bit for bit.
 func TestBits(t *testing.T) {
-	chips := []*arch.Chip{tinyChip(), manyChip()}
-	failed := map[string]int{}
-	ran := 0
+	refused := map[string]int{}
+	var ran, spilled, streamed, split int
 	rapid.Check(t, func(t *rapid.T) {
-		g, in := fixedGraph(t, irtest.Options{})
-		for _, c := range chips {
-			o := Options{Clusters: rapid.IntRange(1, c.NumClusters()).Draw(t, "clusters")}
-			p, err := Compile(g, c, o)
+		o := irtest.Options{}
+		if rapid.Bool().Draw(t, "large") {
+			o = irtest.Options{MaxDim: 24, MaxElems: 30000}
+		}
+		g, in := fixedGraph(t, o)
+		for _, c := range []*arch.Chip{tinyChip(), manyChip()} {
+			if c.NumClusters() == 1 {
+				c.Scratchpad.Bytes = fig(float64(int(1024) << rapid.IntRange(2, 8).Draw(t, "scratchpad")))
+			}
+			p, err := choose(g, c, Options{Clusters: rapid.IntRange(1, c.NumClusters()).Draw(t, "clusters")})
 			if err != nil {
-				failed[err.Error()]++
+				refused[err.Error()]++
 				continue
 			}
 			ran++
-			sameBits(t, g, c, p, in)
+			count(p, &spilled, &streamed, &split)
+			if err := p.check(); err != nil {
+				t.Fatalf("%v\n%v", err, g)
+			}
+			prog, err := p.program(Options{})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			if err := isa.Validate(prog); err != nil {
+				t.Fatalf("%v\n%v", err, g)
+			}
+			sameBits(t, g, c, prog, in)
 		}
 	})
-	t.Logf("%d ran", ran)
-	for k, n := range failed {
+	t.Logf("%d programs ran, %d spilled, %d streamed weights, %d split over clusters, %d refused", ran, spilled, streamed, split, len(refused))
+	for k, n := range refused {
 		t.Logf("%d × %s", n, k)
 	}
+	if ran == 0 || spilled == 0 || streamed == 0 || split == 0 {
+		t.Error("some way of running a program was never taken")
+	}
+}
+
+func count(p *plan, spilled, streamed, split *int) {
+	some := func(n *int, ok bool) {
+		if ok {
+			*n++
+		}
+	}
+	some(spilled, slices.ContainsFunc(p.stores, func(s *store) bool { return s.spilled }))
+	some(streamed, slices.ContainsFunc(p.steps, func(s *step) bool {
+		k, ok := s.kernel.(*product)
+		return ok && different(k.parts)[0].streamed
+	}))
+	some(split, slices.ContainsFunc(p.steps, func(s *step) bool { return len(s.parts) > 1 && !s.parts[1].empty() }))
 }

@@ -92,6 +92,7 @@ type kernel interface {
 	// follows. It may reach outside the operand: a border of its zero.
 	need(i int, out box) box
 	// cuts says along which axes the result may be computed in parts.
+	// Kernels that are channelled leave out channels.
 	cuts() [4]bool
 	// cycles estimates the time of one cluster for a part of the result.
 	cycles(c *arch.Chip, out box) int64
@@ -125,13 +126,17 @@ type blob struct {
 	at     int64   // in the DRAM image, and in the scratchpad when constants stay
 }
 
-// grainer is implemented by kernels whose result is best cut at multiples of a
-// number along some axes.
-type grainer interface{ grain(axis int) int }
+// channelled is implemented by kernels whose parameters differ by channel. They
+// can be split by channels over clusters, each with the parameters of its own,
+// but a part cannot be cut by channels again.
+type channelled interface {
+	grain() int // channels at multiples of which it is best cut
+}
 
+// grain returns the multiples at which the result of s is best cut.
 func (s *step) grain(axis int) int {
-	if g, ok := s.kernel.(grainer); ok {
-		return g.grain(axis)
+	if k, ok := s.kernel.(channelled); ok && axis == 3 {
+		return k.grain()
 	}
 	return 1
 }

@@ -57,10 +57,6 @@ func (p *plan) placeBuffers() error {
 				}
 				return nil
 			}
-			if p.resident && p.constBytes > size/16 {
-				p.resident = false
-				continue
-			}
 			// Fragmentation: leave some of the scratchpad unplanned.
 			if room > size/2 {
 				room -= size / 16
@@ -68,7 +64,9 @@ func (p *plan) placeBuffers() error {
 			}
 			err = fmt.Errorf("the buffers do not fit the scratchpad of %d bytes", size)
 		}
-		if !p.spillOne() {
+		if p.resident && p.constBytes > size/32 {
+			p.resident = false
+		} else if !p.spillOne() {
 			return err
 		}
 		room = size

@@ -102,11 +102,8 @@ func (k *product) need(_ int, out box) box {
 
 func (k *product) cuts() [4]bool { return [4]bool{true, true, true, false} }
 
-func (k *product) grain(axis int) int {
-	switch {
-	case axis != 3:
-		return 1
-	case k.groups > 1:
+func (k *product) grain() int {
+	if k.groups > 1 {
 		return k.cout / k.groups
 	}
 	return k.cols

@@ -73,11 +73,12 @@ func (p *plan) splitStep(s *step) int64 {
 	candidates := [][]box{{full}}
 	if p.clusters > 1 {
 		cuts := s.cuts()
+		_, perChannel := s.kernel.(channelled)
+		cuts[3] = cuts[3] || perChannel
 		for axis := range 4 {
-			_, isProduct := s.kernel.(*product)
-			if d[axis] > 1 && (cuts[axis] || isProduct && axis == 3) {
+			if d[axis] > 1 && cuts[axis] {
 				parts := full.pieces(axis, p.clusters, s.grain(axis))
-				if isProduct && axis == 3 && p.byChannels && len(parts) > 1 {
+				if _, isProduct := s.kernel.(*product); isProduct && axis == 3 && p.byChannels && len(parts) > 1 {
 					candidates = [][]box{parts}
 					break
 				}

@@ -106,7 +106,8 @@ type depthwise struct {
 }
 
 func (k *depthwise) need(_ int, out box) box { return k.over(out) }
-func (k *depthwise) cuts() [4]bool           { return allCuts }
+func (k *depthwise) cuts() [4]bool           { return [4]bool{true, true, true, false} }
+func (k *depthwise) grain() int              { return 4 }
 
 func (k *depthwise) cycles(c *arch.Chip, out box) int64 {
 	n := out.numel()
