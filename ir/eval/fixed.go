@@ -121,7 +121,7 @@ func newRescale(real float64, t ir.Type, act *ir.Act) (rescale, error) {
 	return r, err
 }
 
-func (r rescale) code(sum int32) int32 {
+func (r *rescale) code(sum int32) int32 {
 	v := int64(fixed.Requantise(sum, r.m)) + int64(r.zero)
 	return int32(min(max(v, r.lo), r.hi))
 }
@@ -194,12 +194,13 @@ func prepareFixedAvgPool(n *node, w *vecf32.Window) (kernel, error) {
 		return nil, errors.New("pools more elements than a 32-bit sum of codes can hold")
 	}
 	zx := n.in[0].Quant.Zero[0]
-	rs := make(map[int]rescale)
+	rs := make(map[int]*rescale)
 	for _, d := range w.Divisors() {
-		var err error
-		if rs[d], err = newRescale(meanScale(n.in[0].Quant.Scale[0], n.out.Quant.Scale[0], d), n.out, nil); err != nil {
+		r, err := newRescale(meanScale(n.in[0].Quant.Scale[0], n.out.Quant.Scale[0], d), n.out, nil)
+		if err != nil {
 			return nil, err
 		}
+		rs[d] = &r
 	}
 	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		x := codes(in[0])

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"situ/internal/fixed"
@@ -17,7 +18,7 @@ const i8Block = 512
 type epilogue struct {
 	channels int
 	out      ir.Type
-	rs       []rescale // one, or one a channel; nil for an int32 result
+	rs       []rescale // one a channel; nil for an int32 result
 }
 
 // newEpilogue prepares the result of a product of types x and w. A unit of
@@ -28,12 +29,13 @@ func newEpilogue(n *node, channels int) (*epilogue, error) {
 		return e, nil
 	}
 	sx, sy := float64(n.in[0].Quant.Scale[0]), float64(n.out.Quant.Scale[0])
-	for _, sw := range n.in[1].Quant.Scale {
-		r, err := newRescale(sx*float64(sw)/sy, n.out, actOf(n.op.Attr))
-		if err != nil {
+	e.rs = make([]rescale, channels)
+	for c := range e.rs {
+		sw := float64(at(n.in[1].Quant.Scale, c))
+		var err error
+		if e.rs[c], err = newRescale(sx*sw/sy, n.out, actOf(n.op.Attr)); err != nil {
 			return nil, err
 		}
-		e.rs = append(e.rs, r)
 	}
 	return e, nil
 }
@@ -53,7 +55,7 @@ func (e *epilogue) finish(acc []int32, bias *ir.Tensor) *ir.Tensor {
 		}
 		if e.rs != nil {
 			for c, v := range row {
-				row[c] = at(e.rs, c).code(v)
+				row[c] = e.rs[c].code(v)
 			}
 		}
 	})
@@ -85,6 +87,9 @@ func unsigned(t *ir.Tensor, zero int32, slack int) ([]byte, int32) {
 // centred returns the weights' codes less their zero points as int8, and false
 // when they do not all fit. The channel of element i is i / inner % len(zeros).
 func centred(t *ir.Tensor, zeros []int32, inner int) ([]int8, bool) {
+	if w, ok := t.Any().([]int8); ok && !slices.ContainsFunc(zeros, func(z int32) bool { return z != 0 }) {
+		return w, true
+	}
 	w := make([]int8, t.Numel())
 	for i, c := range codes(t) {
 		v := c - zeros[i/inner%len(zeros)]
@@ -167,23 +172,20 @@ func (p *convPlan) packI8(t *ir.Tensor, zw []int32) *packedI8 {
 		return nil
 	}
 	out := &packedI8{sums: make([]int32, p.o)}
+	for o := range p.o {
+		for _, v := range w[o*k : (o+1)*k] {
+			out.sums[o] += int32(v)
+		}
+	}
 	if p.depthwise() {
 		out.depthwise = make([]int8, len(w))
-		for i, v := range w {
-			out.depthwise[i%k*p.o+i/k] = v
-			out.sums[i/k] += int32(v)
-		}
+		transposeTile(out.depthwise, 0, w, 0, axis{k, p.o, 1}, axis{p.o, 1, k})
 		return out
 	}
 	out.b = make([]*gemm.B, p.groups)
 	parallel(p.groups, func(g int) {
 		m := make([]int8, k*p.og) // [k][og]
-		for o := range p.og {
-			for i, v := range w[(g*p.og+o)*k : (g*p.og+o+1)*k] {
-				m[i*p.og+o] = v
-				out.sums[g*p.og+o] += int32(v)
-			}
-		}
+		transposeTile(m, 0, w, g*p.og*k, axis{k, p.og, 1}, axis{p.og, 1, k})
 		out.b[g] = gemm.PackSegments(p.nseg, p.segLen, p.og, m, p.og)
 	})
 	return out
@@ -254,8 +256,10 @@ func (p *matPlan) packI8(t *ir.Tensor, zw []int32) []*packedI8 {
 	for i := range out {
 		m := w[i*size : (i+1)*size]
 		q := &packedI8{b: []*gemm.B{gemm.Pack(p.k, p.n, m, p.n)}, sums: make([]int32, p.n)}
-		for j, v := range m {
-			q.sums[j%p.n] += int32(v)
+		for k := range p.k {
+			for j, v := range m[k*p.n : (k+1)*p.n] {
+				q.sums[j] += int32(v)
+			}
 		}
 		out[i] = q
 	}

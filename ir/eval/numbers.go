@@ -145,8 +145,7 @@ func prepareCast(n *node) (kernel, error) {
 // cast converts element types. Floats become integers by truncation towards
 // zero, saturated to the type (NaN becomes 0); integers narrow by dropping high
 // bits, except that 4-bit types saturate; floats round half to even, f64 to 16
-// bits through f32; bool is
-// whether x differs from 0.
+// bits through f32; bool is whether x differs from 0.
 func cast(t *ir.Tensor, d ir.DType) *ir.Tensor {
 	if t.DType == d {
 		return t

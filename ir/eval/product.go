@@ -163,18 +163,9 @@ func (p *convPlan) packF32(w []float32) []float32 {
 	parallel(len(p.panels), func(i int) {
 		pn := p.panels[i]
 		o := pn.group*p.og + pn.col
-		packPanelF32(packed[i*k*gemm.PanelCols:(i+1)*k*gemm.PanelCols], w[o*k:], pn.cols, k)
+		transposeTile(packed, i*k*gemm.PanelCols, w, o*k, axis{k, gemm.PanelCols, 1}, axis{pn.cols, 1, k})
 	})
 	return packed
-}
-
-// packPanelF32 transposes cols rows of k weights into a panel [k][64].
-func packPanelF32(dst, w []float32, cols, k int) {
-	for o := range cols {
-		for i, v := range w[o*k : (o+1)*k] {
-			dst[i*gemm.PanelCols+o] = v
-		}
-	}
 }
 
 // convF32 convolves one padded image with packed weights.
