@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -198,6 +199,32 @@ func TestOperatorErrors(t *testing.T) {
 		}
 		checkError(t, err, c.says)
 	}
+}
+
+// TestConcurrentRuns checks that one evaluator serves several goroutines, the
+// first of which packs the weights.
+func TestConcurrentRuns(t *testing.T) {
+	g := parse(t, `graph "" {
+  %0 = input "x" : f32[1,4,4,1]
+  %1 = const "w" : f32[1,2,2,1] {1, 2, 3, 4}
+  %2 = conv2d %0, %1 {} : f32[1,3,3,1]
+  output %2
+}`)
+	e, err := New(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			x := ir.NewTensor(ir.F32, []int{1, 4, 4, 1}, slices.Repeat([]float32{float32(i)}, 16))
+			y, err := e.Run(context.Background(), []*ir.Tensor{x}, Options{})
+			if err != nil || !slices.Equal(ir.Data[float32](y[0]), slices.Repeat([]float32{float32(10 * i)}, 9)) {
+				t.Errorf("run %d gives %v (%v)", i, y, err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestObserve checks that every input and result is seen once, in order.
