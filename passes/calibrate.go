@@ -76,7 +76,7 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	seen := make([]*histogram, len(g.Values))
 	for i := range seen {
 		if g.Values[i].Type.DType == ir.F32 && g.Values[i].Const == nil {
-			seen[i] = &histogram{}
+			seen[i] = &histogram{bins: q.Method != MinMax}
 		}
 	}
 	for i, in := range q.Inputs {
@@ -114,6 +114,7 @@ const histBins = 2048
 // doubles, bins merging in pairs, when a larger value comes, so the result does
 // not depend on the order of the values beyond the bin a value is in.
 type histogram struct {
+	bins   bool // otherwise only the ends are kept
 	limit  float64
 	count  [histBins]int64
 	n      int64
@@ -139,6 +140,9 @@ func (h *histogram) add(values []float32) bool {
 	}
 	h.lo, h.hi = min(h.lo, float64(lo)), max(h.hi, float64(hi))
 	h.n += int64(len(values))
+	if !h.bins {
+		return true
+	}
 	if top := max(-h.lo, h.hi); h.limit == 0 && top > 0 {
 		_, exp := math.Frexp(top)
 		h.limit = math.Ldexp(1, exp)
@@ -195,11 +199,11 @@ func (h *histogram) quantile(share float64) float64 {
 	target := share * float64(h.n)
 	below := 0.0
 	for i, c := range h.count {
-		if next := below + float64(c); c > 0 && next >= target {
+		next := below + float64(c)
+		if c > 0 && next >= target {
 			return (float64(i) - histBins/2 + (target-below)/float64(c)) * h.limit / (histBins / 2)
-		} else {
-			below = next
 		}
+		below = next
 	}
 	return h.hi
 }

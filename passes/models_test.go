@@ -130,6 +130,7 @@ func testModel(t *testing.T, file string, tc modelTest) {
 		t.Fatal(err)
 	}
 	took := time.Since(start)
+	t.Log(res.Timings)
 	var left []string
 	for _, f := range res.Fallback {
 		left = append(left, f.Op)

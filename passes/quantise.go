@@ -332,7 +332,7 @@ func (q *quantiser) constant(id ir.ValueID, data []float32) (ir.ValueID, error) 
 }
 
 // product quantises the constant weights of a product and checks its bias. It
-// returns the weights as they are after rounding, nil when there are none.
+// returns the weights as they are after rounding, for the corrector, if any.
 func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 	w := floats(q.g, in[1])
 	if w == nil {
@@ -361,6 +361,9 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 	var err error
 	if in[1], err = q.g.Add(ir.Dequantize, name, nil, id); err != nil {
 		return nil, err
+	}
+	if q.correct == nil {
+		return nil, nil
 	}
 	return evalDequantize(q.g, in[1])
 }
@@ -395,32 +398,39 @@ type quantised struct {
 func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) float64) quantised {
 	n := shape[axis]
 	inner := ir.Numel(shape[axis+1:])
-	most := float64(int(1)<<(bits-1) - 1)
+	most := float32(int(1)<<(bits-1) - 1)
 	quant := &ir.Quant{Axis: axis, Scale: make([]float32, n), Zero: make([]int32, n)}
-	codes := make([]int8, len(w))
-	channel := make([]float64, 0, len(w)/n)
-	for c := range n {
-		channel = channel[:0]
-		top := 0.0
-		for at := c * inner; at < len(w); at += n * inner {
+	top := make([]float32, n)
+	for at := 0; at < len(w); {
+		for c := range top {
 			for _, x := range w[at : at+inner] {
-				channel = append(channel, float64(x))
-				top = max(top, math.Abs(float64(x)))
+				top[c] = max(top[c], x, -x)
 			}
+			at += inner
 		}
-		scale := top / most
-		if bits == 4 && top > 0 {
-			scale = leastErrorScale(channel, top, most)
+	}
+	var channel []float32
+	for c, t := range top {
+		scale := float64(t / most)
+		if bits == 4 && t > 0 {
+			channel = channel[:0]
+			for at := c * inner; at < len(w); at += n * inner {
+				channel = append(channel, w[at:at+inner]...)
+			}
+			scale = leastErrorScale(channel, scale, float64(most))
 		}
 		if scale == 0 && bias(c) == 0 {
 			scale = 1 // nothing to represent
 		}
-		s := float32(max(scale, bias(c)/(1<<30), minScale))
-		quant.Scale[c] = s
-		for at := c * inner; at < len(w); at += n * inner {
+		quant.Scale[c] = float32(max(scale, bias(c)/(1<<30), minScale))
+	}
+	codes := make([]int8, len(w))
+	for at := 0; at < len(w); {
+		for _, s := range quant.Scale {
 			for i, x := range w[at : at+inner] {
-				codes[at+i] = int8(min(max(math.RoundToEven(float64(x)/float64(s)), -most), most))
+				codes[at+i] = int8(math.RoundToEven(float64(min(max(x/s, -most), most))))
 			}
+			at += inner
 		}
 	}
 	d := ir.I8
@@ -430,15 +440,15 @@ func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) flo
 	return quantised{ir.NewTensor(d, shape, codes), quant}
 }
 
-// leastErrorScale returns the scale, of 50 from half the full range upwards, that
+// leastErrorScale returns the scale, of 51 from half the full one upwards, that
 // represents the weights of a channel with the least squared error.
-func leastErrorScale(w []float64, top, most float64) float64 {
-	best, least := top/most, math.Inf(1)
+func leastErrorScale(w []float32, full, most float64) float64 {
+	best, least := full, math.Inf(1)
 	for i := 50; i <= 100; i++ {
-		s := top / most * float64(i) / 100
+		s := full * float64(i) / 100
 		sum := 0.0
 		for _, x := range w {
-			d := x - s*min(max(math.RoundToEven(x/s), -most), most)
+			d := float64(x) - s*min(max(math.RoundToEven(float64(x)/s), -most), most)
 			sum += d * d
 		}
 		if sum < least {
