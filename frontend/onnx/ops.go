@@ -90,6 +90,8 @@ var table = []row{
 	{"Expand", 8, 0, 2, expand},
 	{"Tile", 6, 0, 2, tile},
 	{"Gather", 1, 0, 2, gather},
+	{"Resize", 10, 0, 1, resize},
+	{"Upsample", 9, 9, 1, resize},
 	{"DepthToSpace", 1, 0, 1, depthToSpace},
 	{"SpaceToDepth", 1, 0, 1, spaceToDepth},
 	{"Cast", 6, 0, 1, cast},
