@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"situ/ir"
 	"situ/ir/eval"
 )
@@ -11,8 +13,14 @@ const maxFolded = 1 << 26
 
 // fold replaces operators on constants by their result. A dequantize of a
 // constant stays: it says how weights were quantised, and the pass fix reads it.
+// In a model whose weights alone are quantised it goes, too: such a model is
+// calibrated like one in floating point.
 func fold(g *ir.Graph, _ *State) (*ir.Graph, error) {
-	return foldConstants(g, func(k ir.OpKind) bool { return k != ir.Dequantize })
+	g, err := foldConstants(g, func(k ir.OpKind) bool { return k != ir.Dequantize })
+	if err != nil || slices.ContainsFunc(g.Values, func(v ir.Value) bool { return v.Const == nil && v.Type.Quant != nil }) {
+		return g, err
+	}
+	return foldConstants(g, func(ir.OpKind) bool { return true })
 }
 
 // foldConstants folds operators of the kinds that want accepts.

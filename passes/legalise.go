@@ -1,7 +1,6 @@
 package passes
 
 import (
-	"math"
 	"slices"
 
 	"situ/internal/fixed"
@@ -63,41 +62,61 @@ func (l *legaliser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (out ir.ValueID,
 	return out, err
 }
 
-// signedWeights stores constant weights as int8 differences from their zero
-// points where these fit.
+// signedWeights stores constant weights signed: as int8 (int4) differences from
+// their zero points where these fit, otherwise with 128 taken from codes and
+// zero point alike.
 func signedWeights(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
-	if !r.g.IsConst(in[1]) {
-		return ir.NoValue, nil
-	}
 	v := r.g.Value(in[1])
 	q := v.Type.Quant
-	if q == nil || v.Type.DType.Bits() > 8 || !slices.ContainsFunc(q.Zero, func(z int32) bool { return z != 0 }) && v.Type.DType != ir.U8 && v.Type.DType != ir.U4 {
+	if v.Const == nil || q == nil || v.Type.DType.Bits() > 8 {
 		return ir.NoValue, nil
 	}
-	dtype, least, most := ir.I8, int32(math.MinInt8), int32(math.MaxInt8)
+	signed := v.Type.DType == ir.I8 || v.Type.DType == ir.I4
+	if signed && !slices.ContainsFunc(q.Zero, func(z int32) bool { return z != 0 }) {
+		return ir.NoValue, nil
+	}
+	less := slices.Clone(q.Zero)
+	codes, ok := shiftedWeights(v, less)
+	if !ok && v.Type.DType == ir.U8 {
+		for c := range less {
+			less[c] = 128
+		}
+		codes, ok = shiftedWeights(v, less)
+	}
+	if !ok {
+		return ir.NoValue, nil
+	}
+	zero := make([]int32, len(less))
+	for c, z := range q.Zero {
+		zero[c] = z - less[c]
+	}
+	operands := slices.Clone(in)
+	operands[1] = r.g.AddConst(v.Name, codes, &ir.Quant{Axis: q.Axis, Scale: q.Scale, Zero: zero})
+	return r.g.AddTyped(op.Kind, op.Name, op.Attr, r.old.Type(op.Out), operands...)
+}
+
+// shiftedWeights subtracts less, one entry or one a channel, from weights, and
+// reports whether the differences fit the signed type of the same width.
+func shiftedWeights(v *ir.Value, less []int32) (*ir.Tensor, bool) {
+	d := ir.I8
 	if v.Type.DType.Bits() == 4 {
-		dtype, least, most = ir.I4, -8, 7
+		d = ir.I4
+	}
+	least, most := d.IntRange()
+	inner, n := 1, 1
+	if q := v.Type.Quant; !q.IsPerTensor() {
+		inner, n = ir.Numel(v.Type.Shape[q.Axis+1:]), v.Type.Shape[q.Axis]
 	}
 	codes := integers(v.Const)
 	signed := make([]int8, len(codes))
-	channel := func(int) int { return 0 }
-	if !q.IsPerTensor() {
-		inner := ir.Numel(v.Type.Shape[q.Axis+1:])
-		n := v.Type.Shape[q.Axis]
-		channel = func(i int) int { return i / inner % n }
-	}
 	for i, c := range codes {
-		d := c - q.Zero[channel(i)]
-		if d < least || d > most {
-			return ir.NoValue, nil
+		diff := c - less[i/inner%n]
+		if int64(diff) < least || int64(diff) > most {
+			return nil, false
 		}
-		signed[i] = int8(d)
+		signed[i] = int8(diff)
 	}
-	w := r.g.AddConst(v.Name, ir.NewTensor(dtype, v.Const.Shape, signed),
-		&ir.Quant{Axis: q.Axis, Scale: q.Scale, Zero: make([]int32, len(q.Zero))})
-	operands := slices.Clone(in)
-	operands[1] = w
-	return r.g.AddTyped(op.Kind, op.Name, op.Attr, r.old.Type(op.Out), operands...)
+	return ir.NewTensor(d, v.Const.Shape, signed), true
 }
 
 // table merges a table or a requantisation with what made its operand.
