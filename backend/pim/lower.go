@@ -104,10 +104,15 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 		t.elem, t.zero = 1, 128
 	case ir.U8, ir.U4:
 		t.elem = 1
+	case ir.I32:
+		if v.Type.Quant == nil || v.Def < 0 {
+			return nil, errors.New("int32 values other than sums of products do not exist on this machine")
+		}
+		t.elem = 4 // sums that are kept dequantized, see lowering.sums
 	default:
 		return nil, fmt.Errorf("%s values do not exist on this machine", v.Type.DType)
 	}
-	if q := v.Type.Quant; q != nil {
+	if q := v.Type.Quant; q != nil && t.elem == 1 {
 		if !q.IsPerTensor() {
 			return nil, errors.New("activations need a single scale")
 		}
@@ -263,7 +268,7 @@ func (l *lowering) output(id ir.ValueID) error {
 			return fmt.Errorf("output %q: %w", v.Name, err)
 		}
 	}
-	if t == nil {
+	if t == nil || v.Type.DType == ir.I32 {
 		return fmt.Errorf("output %q: an int32 value that is neither dequantized nor requantized does not exist on this machine", v.Name)
 	}
 	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})

@@ -24,12 +24,22 @@ func (l *lowering) matmul() error {
 	return l.makeProduct(l.op, l.outType(), nil)
 }
 
-// sums checks that all users of an int32 product take it from the accumulators.
+// sums lowers a product with an int32 result. As a rule its users take the sums
+// from the accumulators; when sums are moved before they are dequantized, they are
+// dequantized first and moved as float32.
 func (l *lowering) sums() error {
+	moved := false
 	for _, i := range l.users[l.op.Out] {
-		if k := l.g.Ops[i].Kind; k != ir.Dequantize && k != ir.Requantize {
+		switch k := l.g.Ops[i].Kind; k {
+		case ir.Dequantize, ir.Requantize:
+		case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.Expand, ir.Concat:
+			moved = true
+		default:
 			return fmt.Errorf("its int32 sums go to %s; on this machine they can only be dequantized or requantized", k)
 		}
+	}
+	if q := l.outType().Quant; moved && q != nil {
+		return l.makeProduct(l.op, ir.TypeOf(ir.F32, l.outType().Shape...), q)
 	}
 	_, err := l.weightsOf(l.op)
 	return err
@@ -38,6 +48,9 @@ func (l *lowering) sums() error {
 // productResult lowers a dequantize or requantize together with the product
 // whose sums it takes.
 func (l *lowering) productResult() error {
+	if x := l.vals[l.op.In[0]]; x != nil && l.op.Kind == ir.Dequantize {
+		return l.alias(x, x.dims, x.off, x.reshaped) // as float32 already, see sums
+	}
 	op := l.g.DefOp(l.op.In[0])
 	if op == nil || op.Kind != ir.Conv2D && op.Kind != ir.MatMul {
 		return errors.New("its int32 operand is not the sums of a product")
