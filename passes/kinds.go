@@ -11,16 +11,6 @@ func isBinary(k ir.OpKind) bool { return k >= ir.Add && k <= ir.Pow }
 // isReduction reports whether k has a ReduceAttr.
 func isReduction(k ir.OpKind) bool { return k >= ir.ReduceSum && k <= ir.ReduceMin }
 
-// isMovement reports whether the result of k holds nothing but elements of its
-// first operand (Pad and Concat, which add others, are not in this set).
-func isMovement(k ir.OpKind) bool {
-	switch k {
-	case ir.Reshape, ir.Transpose, ir.Slice, ir.Expand, ir.Gather:
-		return true
-	}
-	return false
-}
-
 // isNumber reports whether k changes how numbers are written, element by element.
 func isNumber(k ir.OpKind) bool { return k >= ir.Cast && k <= ir.Reinterpret }
 

@@ -43,34 +43,49 @@ func shared(t *testing.T, path ...string) string {
 	return p
 }
 
-// modelTest is what is expected of a model: the least signal-to-noise ratio of
-// float models, the share of elements within one output step of models that came
-// quantised, and what may be left over.
+// modelTest is what is expected of a model.
 type modelTest struct {
 	pattern    string
-	minSQNR    float64 // dB; 0: the model came quantised
+	minSQNR    float64 // dB, for models that come in floating point
+	minShare   float64 // for others: of elements within one step of the golden; 0 means 0.999
 	transposes int     // at most
-	fallbacks  string  // operators that stay in float32, sorted, once each
-	large      bool
+	fallbacks  string  // kinds of operators that stay in float32
+	large      bool    // only with -all-models
 }
 
+// Every transpose but those of shufflenet's channels is at an NCHW input or
+// output of several channels.
 var modelTests = []modelTest{
 	{pattern: "models/mlperf-tiny-*-int8-qdq"},
 	{pattern: "models/mlperf-tiny-*-int8-qlinear"},
-	{pattern: "models/mobilenetv2-imagenet-int8-qdq", large: true},
-	{pattern: "models/mobilenetedgetpu-block-qdq"},
-	{pattern: "models/ort-conv-qdq-*"},
-	{pattern: "models/ort-conv-int4-weights-qdq"},
-	{pattern: "models/mlperf-tiny-*-float", minSQNR: 20},
-	{pattern: "models/cifar10-resnet20-bn", minSQNR: 20},
-	{pattern: "models/mnist-cntk", minSQNR: 20},
-	{pattern: "models/cnn-mnist-pytorch", minSQNR: 20},
-	{pattern: "models/mnist-sigmoid-6x200", minSQNR: 20},
-	{pattern: "models/self-mnist-mobilenetv3-se", minSQNR: 20},
-	{pattern: "models/stm-mobilenetv2-*", minSQNR: 20},
-	{pattern: "models/stm-yamnet-256", minSQNR: 20},
-	{pattern: "models/acasxu-1-1", minSQNR: 10},
-	{pattern: "backend/light-tests/*", minSQNR: 20, large: true},
+	// In set 1, sums of 8391 of the 37th convolution stand for 47.499997 codes.
+	// In float32 such a sum gives 47 for some pixels and 48 for others, as
+	// rounding errors fall, so no function of the sum can agree with all; by the
+	// last layer a fifth of all codes have changed. Against ONNX Runtime's own
+	// integer kernels (the set that came with the model) there is no difference.
+	{pattern: "models/mobilenetv2-imagenet-int8-qdq", minShare: 0.94, transposes: 1},
+	// Its last sum is not quantised.
+	{pattern: "models/mobilenetedgetpu-block-qdq", transposes: 3, fallbacks: "add transpose"},
+	{pattern: "models/ort-conv-qdq-*", transposes: 2},
+	{pattern: "models/ort-conv-int4-weights-qdq", transposes: 2},
+	{pattern: "models/mlperf-tiny-*-float", minSQNR: 30},
+	{pattern: "models/cifar10-resnet20-bn", minSQNR: 28, transposes: 1},
+	{pattern: "models/mnist-cntk", minSQNR: 40},
+	{pattern: "models/cnn-mnist-pytorch", minSQNR: 40, fallbacks: "logsoftmax"},
+	{pattern: "models/mnist-sigmoid-6x200", minSQNR: 40},
+	{pattern: "models/self-mnist-mobilenetv3-se", minSQNR: 25},
+	{pattern: "models/stm-mobilenetv2-*", minSQNR: 30, transposes: 1},
+	{pattern: "models/stm-yamnet-256", minSQNR: 30, transposes: 1},
+	{pattern: "models/acasxu-1-1", minSQNR: 30},
+	{pattern: "backend/light-tests/test_bvlc_alexnet", minSQNR: 30, transposes: 1, fallbacks: "lrn softmax", large: true},
+	{pattern: "backend/light-tests/test_densenet121", minSQNR: 30, transposes: 1, large: true},
+	{pattern: "backend/light-tests/test_inception_v1", minSQNR: 30, transposes: 1, fallbacks: "lrn softmax", large: true},
+	{pattern: "backend/light-tests/test_inception_v2", minSQNR: 30, transposes: 1, fallbacks: "softmax", large: true},
+	{pattern: "backend/light-tests/test_resnet50", minSQNR: 30, transposes: 1, fallbacks: "softmax", large: true},
+	{pattern: "backend/light-tests/test_shufflenet", minSQNR: 30, transposes: 17, fallbacks: "softmax", large: true},
+	{pattern: "backend/light-tests/test_squeezenet", minSQNR: 30, transposes: 1, large: true},
+	{pattern: "backend/light-tests/test_vgg19", minSQNR: 30, transposes: 1, fallbacks: "softmax", large: true},
+	{pattern: "backend/light-tests/test_zfnet512", minSQNR: 30, transposes: 1, fallbacks: "lrn softmax", large: true},
 }
 
 // readSet reads the tensors of a test_data_set folder.
@@ -130,14 +145,23 @@ func testModel(t *testing.T, file string, tc modelTest) {
 		t.Fatal(err)
 	}
 	took := time.Since(start)
-	t.Log(res.Timings)
 	var left []string
 	for _, f := range res.Fallback {
 		left = append(left, f.Op)
 	}
 	slices.Sort(left)
-	t.Logf("%d ops, %d transposes, float32: %v; %v", len(res.Graph.Ops), transposes(res.Graph), slices.Compact(left), took.Round(time.Millisecond))
-	t.Log(countKinds(res.Graph))
+	fallbacks := strings.Join(slices.Compact(left), " ")
+	t.Logf("%d ops (%s), %d transposes, float32: %q; %v", len(res.Graph.Ops), countKinds(res.Graph), transposes(res.Graph), fallbacks, took.Round(time.Millisecond))
+	if n := transposes(res.Graph); n > tc.transposes {
+		t.Errorf("%d transposes are left, at most %d need be", n, tc.transposes)
+	}
+	if fallbacks != tc.fallbacks {
+		t.Errorf("%q stay in float32, want %q", fallbacks, tc.fallbacks)
+	}
+	minShare := tc.minShare
+	if minShare == 0 {
+		minShare = 0.999
+	}
 	for i, dir := range sets {
 		want := readSet(t, dir, "output")
 		before := runGraph(t, g, cfg.Quant.Inputs[i])
@@ -158,7 +182,7 @@ func testModel(t *testing.T, file string, tc modelTest) {
 			}
 			share, worst := within(res.Graph, res.Graph.Outputs[o], after[o], want[o])
 			t.Logf("%s%.1f dB, %.3f%% within a step, worst %.2f", line, db, 100*share, worst)
-			if share < 0.999 {
+			if share < minShare {
 				t.Errorf("output %d: %.3f%% of elements are within one step", o, 100*share)
 			}
 		}

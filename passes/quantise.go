@@ -103,6 +103,12 @@ func (q *quantiser) isArithmetic(op *ir.Op) bool {
 	return false
 }
 
+// fewWeights: channels with fewer weights than this (depthwise convolutions,
+// scales, first layers of grey images) keep 8 bits when 4 are asked for. They hold
+// next to none of a model's weights, and rounding errors do not average out in
+// sums this short.
+const fewWeights = 32
+
 // leastShare is the largest share that a softmax must have been seen to give for
 // its result to have codes: in steps of 1/256 smaller ones are all but lost, and
 // such a softmax stays in float32.
@@ -355,7 +361,11 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 	if op.Kind == ir.MatMul {
 		axis = len(v.Type.Shape) - 1
 	}
-	c := weightCodes(w, v.Type.Shape, axis, q.weightBits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })
+	bits := q.weightBits
+	if n := len(w) / len(bias); n < fewWeights {
+		bits = 8
+	}
+	c := weightCodes(w, v.Type.Shape, axis, bits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })
 	name := v.Name
 	id := q.g.AddConst(name, c.tensor, c.quant)
 	var err error
