@@ -110,3 +110,10 @@ func TestFloatModelNeedsInputs(t *testing.T) {
 		t.Errorf("error %v, want one about calibration inputs", err)
 	}
 }
+
+func TestQuantiseNeedsCalibrate(t *testing.T) {
+	_, err := Run(reluGraph(t), Config{Disable: []string{"calibrate"}})
+	if err == nil || !strings.Contains(err.Error(), "calibrate is disabled") {
+		t.Errorf("error %v, want one about the disabled pass", err)
+	}
+}

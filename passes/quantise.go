@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,9 @@ import (
 func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if !isFloatModel(g) {
 		return g, nil
+	}
+	if s.ranges == nil {
+		return nil, errors.New("the ranges of values are not known: the pass calibrate is disabled")
 	}
 	bits := s.quant.WeightBits
 	switch bits {
