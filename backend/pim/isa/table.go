@@ -98,7 +98,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpMVM: {Mnemonic: "mvm", Unit: UnitArray, Reads: "scratchpad, weight SRAM, accumulators", Writes: "accumulators",
-		Doc: "acc[m·n + c] (+)= Σ_k code[m, k] · w[k, c], the sequencer running ceil(ktiles/ksplit) passes of array load and input streaming",
+		Doc: "acc[m·n + c] (+)= Σ_k code[m, k] · w[k, c] over rows_y·rows_x input vectors m of seg_nz·seg_ny·seg_nx·seg_len bytes k, in ceil(ktiles/ksplit) passes of array load and input streaming; column c lies in tile c div cols, or c div (n/ntiles) when n_sstep is not 0",
 		Operands: []Operand{
 			{"acc", KAcc, ""},
 			{"ws", KWS, ""},
@@ -236,7 +236,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpMaxPool: {Mnemonic: "maxpool", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "greatest code of each window, clipped to the source",
+		Doc: "greatest code of each window, clipped to the source; 0 for a window outside it",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"src", KSP, ""},
@@ -319,13 +319,13 @@ var table = [numOps]Info{
 		},
 	},
 	OpSoftmax: {Mnemonic: "softmax", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "integer softmax of each row",
+		Doc: "integer softmax of each row, rows one behind the other; with t = table[greatest − code], code = clamp(zero + round-half-even(t·C / (2^14·Σt)), lo, hi)",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"src", KSP, ""},
 			{"rows", KCount, ""},
 			{"n", KCount, "row length"},
-			{"params", KSP, "softmax parameter block"},
+			{"params", KSP, "block of 1040 bytes: table uint32[256], C uint64, zero int32, lo, hi byte, 2 bytes of padding, little endian"},
 		},
 	},
 	OpQuant: {Mnemonic: "quant", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",

@@ -193,7 +193,7 @@ var oneOf = map[string][2]int64{
 // ranged lists the operands that have a range of their own.
 var ranged = map[string][2]int64{
 	"lo": {0, 255}, "hi": {0, 255}, "zero": {0, 255}, "value": {0, 255}, "za": {0, 255}, "zb": {0, 255},
-	"zx": {0, 255}, "zy": {0, 255}, "shift": {0, 63}, "m": {math.MinInt32, math.MaxInt32},
+	"zx": {0, 255}, "zy": {0, 255}, "shift": {1, 62}, "m": {math.MinInt32, math.MaxInt32},
 	"ma": {math.MinInt32, math.MaxInt32}, "mb": {math.MinInt32, math.MaxInt32}, "fn": {0, 255},
 	"pad_t": {0, 1 << 24}, "pad_l": {0, 1 << 24}, "pad_b": {0, 1 << 24}, "pad_r": {0, 1 << 24},
 	"y0": {-1 << 24, 1 << 24}, "x0": {-1 << 24, 1 << 24},

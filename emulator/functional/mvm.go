@@ -1,0 +1,151 @@
+package functional
+
+import (
+	"sync"
+
+	"situ/backend/pim/isa"
+	"situ/internal/gemm"
+)
+
+// kBlock is a part of K for which a panel stays in the first-level cache: some
+// segments of the row and where their weights begin in the panel.
+type kBlock struct {
+	segs   []int32
+	segLen int
+	panel  int // element offset
+}
+
+// Blocking: a panel part of maxK rows stays in the first-level cache, maxRows
+// input vectors in the second.
+const (
+	maxK    = 512
+	maxRows = 192
+)
+
+// splitWork is the least work, in multiply-accumulates, that is worth a
+// goroutine of its own.
+const splitWork = 1 << 21
+
+func (c *cluster) mvm(a []int64) error {
+	p, nz, sz, ny, sy, nx, sx := productOf(a)
+	key, err := c.m.weights.key(&c.resident, a[isa.MVMWs], &p)
+	if err != nil {
+		return err
+	}
+	w := c.m.weights.get(key)
+	rowsY, rowsX := a[isa.MVMRowsY], a[isa.MVMRowsX]
+	m := rowsY * rowsX
+	rows := grow(&c.rows, m)
+	i := 0
+	for y := range rowsY {
+		at := a[isa.MVMSrc] + y*a[isa.MVMRowSy]
+		for range rowsX {
+			rows[i] = int32(at)
+			at += a[isa.MVMRowSx]
+			i++
+		}
+	}
+	segs := grow(&c.segs, p.nseg)
+	i = 0
+	for z := range nz {
+		for y := range ny {
+			for x := range nx {
+				segs[i] = int32(z*sz + y*sy + x*sx)
+				i++
+			}
+		}
+	}
+	c.blockK(segs, int((p.segLen+3)&^3))
+	j := job{
+		c: c, w: w, rows: rows, n: p.n, cols: p.n, groups: 1, accumulate: a[isa.MVMAccumulate] != 0,
+		acc: c.acc[a[isa.MVMAcc]/4:][:m*p.n],
+	}
+	if p.grouped {
+		j.groups, j.cols, j.srcStep = p.ntiles, p.n/p.ntiles, a[isa.MVMNSstep]
+	}
+	if idle := c.m.sched.idle.Load(); idle > 0 {
+		work := m * p.n * p.nseg * p.segLen
+		if parts := min(int64(idle)+1, work/splitWork, m); parts > 1 {
+			j.split(parts)
+			return nil
+		}
+	}
+	j.run(0, m)
+	return nil
+}
+
+// blockK cuts K into c.blocks. Blocks of many short segments refer to segs,
+// those of one long segment to offsets of their own, appended to c.segs.
+func (c *cluster) blockK(segs []int32, segLen int) {
+	c.blocks = c.blocks[:0]
+	if segLen <= maxK {
+		per := maxK / segLen
+		for i := 0; i < len(segs); i += per {
+			c.blocks = append(c.blocks, kBlock{segs[i:min(i+per, len(segs))], segLen, i * segLen * gemm.PanelCols})
+		}
+		return
+	}
+	parts := (segLen + maxK - 1) / maxK
+	c.segs = grow(&c.segs, int64(len(segs)*(1+parts)))
+	copy(c.segs, segs)
+	own := c.segs[len(segs):len(segs)]
+	for i, s := range segs {
+		for x := 0; x < segLen; x += maxK {
+			own = append(own, s+int32(x))
+			c.blocks = append(c.blocks, kBlock{own[len(own)-1:], min(maxK, segLen-x), (i*segLen + x) * gemm.PanelCols})
+		}
+	}
+}
+
+// job is one matrix product on checked operands.
+type job struct {
+	c          *cluster
+	w          *panels
+	rows       []int32
+	acc        []int32
+	n          int64 // columns, the pitch of acc
+	groups     int64
+	cols       int64 // columns of a group
+	srcStep    int64 // from a group to the next
+	accumulate bool
+}
+
+// run computes rows lo..hi-1.
+func (j *job) run(lo, hi int64) {
+	sp := j.c.sp[:cap(j.c.sp)]
+	for i := lo; i < hi; i += maxRows {
+		rows := j.rows[i:min(i+maxRows, hi)]
+		for g := range j.groups {
+			if g > 0 && j.srcStep != 0 {
+				for r := range rows {
+					rows[r] += int32(j.srcStep)
+				}
+			}
+			for p := range j.w.perGroup {
+				panel := j.w.data[(g*j.w.perGroup+p)*j.w.size:][:j.w.size]
+				first := p * gemm.PanelCols
+				out := j.acc[i*j.n+g*j.cols+first:]
+				cols := int(min(j.cols-first, gemm.PanelCols))
+				for b := range j.c.blocks {
+					k := &j.c.blocks[b]
+					gemm.IndirectCols(out, int(j.n), cols, j.accumulate || b > 0, sp, rows, k.segs, k.segLen, panel[k.panel:])
+				}
+			}
+		}
+	}
+}
+
+// split computes the rows in parts at a time.
+func (j *job) split(parts int64) {
+	m := int64(len(j.rows))
+	var wg sync.WaitGroup
+	for i := range parts - 1 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			j.run(m*i/parts, m*(i+1)/parts)
+		}()
+	}
+	j.run(m*(parts-1)/parts, m)
+	wg.Wait()
+}

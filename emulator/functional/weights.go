@@ -1,0 +1,292 @@
+package functional
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"situ/backend/pim/isa"
+	"situ/emulator/effect"
+	"situ/emulator/sequence"
+	"situ/internal/gemm"
+)
+
+// block is what one loadw left in a cluster's weight SRAMs.
+type block struct {
+	ws, end        int64 // in each core's SRAM
+	src            int64 // in DRAM
+	ktiles, ntiles int64
+	ksplit, rsplit int64
+	wbits          int64
+}
+
+// residentWeights lists a cluster's blocks by address. Multicasts come from
+// other clusters' workers.
+type residentWeights struct {
+	mu     sync.RWMutex
+	blocks []block
+}
+
+// put adds a block in place of those it overwrites.
+func (r *residentWeights) put(b block) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocks = slices.DeleteFunc(r.blocks, func(o block) bool { return o.ws < b.end && b.ws < o.end })
+	i, _ := slices.BinarySearchFunc(r.blocks, b.ws, byAddress)
+	r.blocks = slices.Insert(r.blocks, i, b)
+}
+
+func byAddress(b block, ws int64) int { return int(b.ws - ws) }
+
+// find returns the block that holds an address.
+func (r *residentWeights) find(ws int64) (block, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	i, exact := slices.BinarySearchFunc(r.blocks, ws, byAddress)
+	if !exact {
+		i--
+	}
+	if i < 0 || ws >= r.blocks[i].end {
+		return block{}, false
+	}
+	return r.blocks[i], true
+}
+
+func (c *cluster) loadW(a []int64) error {
+	regions := c.eff.Regions()
+	if consts := int64(len(c.m.prog.Consts)); regions[0].Hi > consts {
+		return fmt.Errorf("weights at DRAM bytes %d to %d are not all constants, of which there are %d bytes", regions[0].Lo, regions[0].Hi, consts)
+	}
+	b := blockOf(a, regions[1])
+	for i := a[isa.LoadWFirst]; i < a[isa.LoadWFirst]+a[isa.LoadWCount]; i++ {
+		c.m.clusters[i].resident.put(b)
+	}
+	return nil
+}
+
+func blockOf(a []int64, ws effect.Region) block {
+	return block{
+		ws: ws.Lo, end: ws.Hi, src: a[isa.LoadWSrc], ktiles: a[isa.LoadWKtiles], ntiles: a[isa.LoadWNtiles],
+		ksplit: a[isa.LoadWKsplit], rsplit: a[isa.LoadWRsplit], wbits: a[isa.LoadWWbits],
+	}
+}
+
+// product is the part of an mvm that its weights depend on, segments merged.
+type product struct {
+	nseg, segLen  int64
+	n, ntiles     int64
+	grouped       bool
+	ksplit, wbits int64
+	rsplit        int64
+}
+
+// productOf returns the product of an mvm and, in segs order z, y, x, the steps
+// of its segments after merging those that lie one behind the other.
+func productOf(a []int64) (p product, nz, sz, ny, sy, nx, sx int64) {
+	nz, sz = a[isa.MVMSegNz], a[isa.MVMSegSz]
+	ny, sy = a[isa.MVMSegNy], a[isa.MVMSegSy]
+	nx, sx = a[isa.MVMSegNx], a[isa.MVMSegSx]
+	size := a[isa.MVMSegLen]
+	if nx == 1 || sx == size {
+		size, nx = size*nx, 1
+		if ny == 1 || sy == size {
+			size, ny = size*ny, 1
+			if nz == 1 || sz == size {
+				size, nz = size*nz, 1
+			}
+		}
+	}
+	return product{
+		nseg: nz * ny * nx, segLen: size, n: a[isa.MVMN], ntiles: a[isa.MVMNtiles],
+		grouped: a[isa.MVMNSstep] != 0 && a[isa.MVMNtiles] > 1,
+		ksplit:  a[isa.MVMKsplit], wbits: a[isa.MVMWbits], rsplit: a[isa.MVMRsplit],
+	}, nz, sz, ny, sy, nx, sx
+}
+
+// panels are the weights of a product in the layout of internal/gemm: for each
+// group of columns, panels of 64 columns by padded K.
+type panels struct {
+	data     []int8
+	size     int64 // of a panel
+	perGroup int64 // panels of a group
+}
+
+// packKey identifies panels: where the tiles lie in the constants and how a
+// product reads them.
+type packKey struct {
+	src, ktiles          int64
+	nseg, segLen, n, per int64 // per: columns of a tile that are live
+	wbits                int64
+	grouped              bool
+}
+
+// weights are all panels of a program.
+type weights struct {
+	consts []byte
+	shape  *effect.Shape
+	mu     sync.RWMutex
+	packed map[packKey]*lazyPanels
+}
+
+type lazyPanels struct {
+	once   sync.Once
+	panels panels
+}
+
+func (w *weights) init(consts []byte, shape *effect.Shape) {
+	w.consts, w.shape, w.packed = consts, shape, map[packKey]*lazyPanels{}
+}
+
+// key finds the tiles at address ws of a cluster that a product uses.
+func (w *weights) key(r *residentWeights, ws int64, p *product) (packKey, error) {
+	b, ok := r.find(ws)
+	tile := w.shape.TileBytes(p.wbits)
+	ktiles := (p.nseg*p.segLen + w.shape.Rows - 1) / w.shape.Rows
+	skip := (ws - b.ws) / tile * p.ksplit // tiles along K behind the start of the block
+	switch {
+	case !ok:
+		return packKey{}, fmt.Errorf("no weights have been loaded at %d of the weight SRAM", ws)
+	case (ws-b.ws)%tile != 0 || b.ksplit != p.ksplit || b.wbits != p.wbits || p.ntiles > b.ntiles || p.rsplit > b.rsplit ||
+		p.rsplit > 1 && p.ntiles != b.ntiles || skip+ktiles > b.ktiles:
+		return packKey{}, fmt.Errorf("the weights at %d of the weight SRAM were loaded as %d×%d tiles of %d bit over %d K and %d row parts; the product wants %d×%d from tile %d on, %d bit, %d, %d",
+			b.ws, b.ktiles, b.ntiles, b.wbits, b.ksplit, b.rsplit, ktiles, p.ntiles, skip, p.wbits, p.ksplit, p.rsplit)
+	}
+	per := w.shape.ArrayCols(p.wbits)
+	if p.grouped {
+		per = p.n / p.ntiles
+	}
+	return packKey{src: b.src + skip*tile, ktiles: b.ktiles, nseg: p.nseg, segLen: p.segLen, n: p.n, per: per, wbits: p.wbits, grouped: p.grouped}, nil
+}
+
+// get returns the panels of a key, unpacking them on first use.
+func (w *weights) get(k packKey) *panels {
+	w.mu.RLock()
+	l := w.packed[k]
+	w.mu.RUnlock()
+	if l == nil {
+		w.mu.Lock()
+		if l = w.packed[k]; l == nil {
+			l = &lazyPanels{}
+			w.packed[k] = l
+		}
+		w.mu.Unlock()
+	}
+	l.once.Do(func() { l.panels = w.pack(&k) })
+	return &l.panels
+}
+
+// pack unpacks tiles into panels.
+func (w *weights) pack(k *packKey) panels {
+	groups, cols := int64(1), k.n
+	if k.grouped {
+		groups, cols = k.n/k.per, k.per
+	}
+	padded := (k.segLen + 3) &^ 3
+	out := panels{size: k.nseg * padded * gemm.PanelCols, perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
+	out.data = make([]int8, groups*out.perGroup*out.size)
+	dense := make([]int8, k.nseg*k.segLen*gemm.PanelCols)
+	for g := range groups {
+		for p := range out.perGroup {
+			first := p * gemm.PanelCols
+			live := min(cols-first, gemm.PanelCols)
+			w.unpack(dense, k, g*cols+first, live)
+			to := out.data[(g*out.perGroup+p)*out.size:]
+			for s := range k.nseg {
+				gemm.PackInto(to[s*padded*gemm.PanelCols:], int(k.segLen), int(live), dense[s*k.segLen*gemm.PanelCols:], gemm.PanelCols)
+			}
+		}
+	}
+	return out
+}
+
+// unpack writes columns first..first+n-1 of the weight matrix to dst, rows 64
+// apart.
+func (w *weights) unpack(dst []int8, k *packKey, first, n int64) {
+	rows, tile := w.shape.Rows, w.shape.TileBytes(k.wbits)
+	rowBytes := w.shape.ArrayCols(k.wbits) * k.wbits / 8
+	for c := int64(0); c < n; {
+		nt, col := (first+c)/k.per, (first+c)%k.per
+		run := min(n-c, k.per-col) // columns within one tile
+		for i := range k.nseg * k.segLen {
+			at := k.src + (nt*k.ktiles+i/rows)*tile + i%rows*rowBytes
+			out := dst[i*gemm.PanelCols+c:][:run]
+			row := w.consts[at : at+rowBytes]
+			if k.wbits == 8 {
+				for j, x := range row[col : col+run] {
+					out[j] = int8(x)
+				}
+				continue
+			}
+			for j := range out {
+				x := row[(col+int64(j))/2]
+				if (col+int64(j))%2 == 0 {
+					x <<= 4
+				}
+				out[j] = int8(x) >> 4
+			}
+		}
+		c += run
+	}
+}
+
+// prepackSteps bounds how far prepack looks into a stream.
+const prepackSteps = 1 << 20
+
+// prepack unpacks the weights of all products before the first run. It follows
+// each cluster's loadw and mvm; what it misses, because of a fault or because a
+// stream is very long, get unpacks later.
+func (m *Machine) prepack() {
+	resident := make([]residentWeights, len(m.clusters))
+	var keys []packKey
+	seen := map[packKey]bool{}
+	var cur sequence.Cursor
+	var eff effect.Effect
+	for _, streams := range [][]isa.Stream{m.prog.Init, m.prog.Main} {
+		for id := range streams {
+			cur.Start(&streams[id])
+			var st sequence.Step
+			for range prepackSteps {
+				ok, err := cur.Next(&st)
+				if !ok || err != nil {
+					break
+				}
+				if st.Op != isa.OpLoadW && st.Op != isa.OpMVM {
+					continue
+				}
+				eff.Of(st.Op, st.Args, &m.shape)
+				if eff.Check(&m.limits) != nil || st.Op == isa.OpLoadW && eff.Regions()[0].Hi > int64(len(m.prog.Consts)) {
+					break
+				}
+				if st.Op == isa.OpLoadW {
+					b := blockOf(st.Args, eff.Regions()[1])
+					for i := st.Args[isa.LoadWFirst]; i < st.Args[isa.LoadWFirst]+st.Args[isa.LoadWCount]; i++ {
+						resident[i].put(b)
+					}
+					continue
+				}
+				p, _, _, _, _, _, _ := productOf(st.Args)
+				if k, err := m.weights.key(&resident[id], st.Args[isa.MVMWs], &p); err == nil && !seen[k] {
+					seen[k] = true
+					keys = append(keys, k)
+				}
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	next := make(chan packKey)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for k := range next {
+				m.weights.get(k)
+			}
+		}()
+	}
+	for _, k := range keys {
+		next <- k
+	}
+	close(next)
+	wg.Wait()
+}

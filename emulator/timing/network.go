@@ -1,0 +1,222 @@
+package timing
+
+// network books the links of the dies' meshes, the links between dies and the
+// DRAM channels. A cluster's router has its number within the die, row by row;
+// the DRAM controller and the die-to-die links hang on router 0 by a link of
+// their own. Routes go along x first, then y.
+type network struct {
+	r     *rates
+	links []int64 // per die: 4 an inner router, then port in, port out; time from which free
+	per   int     // links a die
+	pairs []int64 // die-to-die link from a to b
+	dram  []int64 // channels of a die
+
+	// One transfer's tree: where it has been, and when its head got there.
+	stamp   int32
+	visited []int32
+	head    []int64
+}
+
+// Directions of a router's links, and the two ports of router 0.
+const (
+	east = iota
+	west
+	south
+	north
+	dirs
+)
+
+func newNetwork(r *rates) *network {
+	routers := r.meshCols * r.meshRows
+	return &network{
+		r: r, per: routers*dirs + 2, links: make([]int64, r.dies*(routers*dirs+2)),
+		pairs: make([]int64, r.dies*r.dies), dram: make([]int64, r.dies),
+		visited: make([]int32, routers), head: make([]int64, routers),
+	}
+}
+
+// dieOf returns the die of a cluster and its router there.
+func (n *network) dieOf(cluster int) (die, router int) {
+	return cluster / n.r.perDie, cluster % n.r.perDie
+}
+
+// cross books one link for a transfer of dur and returns when the head is
+// across.
+func (n *network) cross(link *int64, at, dur int64) int64 {
+	at = max(at, *link)
+	*link = at + dur
+	return at + n.r.hopPS
+}
+
+// transfer is bytes on their way: how long they hold a mesh link, and how long
+// after its head the tail arrives, which is the pace of the slowest part.
+type transfer struct {
+	bytes, dur, tail int64
+	c                *Counters
+}
+
+func (n *network) transfer(bytes int64, c *Counters) transfer {
+	dur := n.r.ps(ceilDiv(bytes, n.r.linkWidth))
+	c.NoCIn += bytes
+	return transfer{bytes: bytes, dur: dur, tail: dur, c: c}
+}
+
+// dramTime is how long a die's channels take for some bytes.
+func (n *network) dramTime(bytes int64) int64 { return int64(float64(bytes) * n.r.dramPSPerByte) }
+
+// begin starts a new tree in a die from a router.
+func (n *network) begin(router int, at int64) {
+	n.stamp++
+	n.visited[router], n.head[router] = n.stamp, at
+}
+
+// reach extends the tree to a router and returns when the head is there.
+func (n *network) reach(t *transfer, die, from, to int) int64 {
+	cols := n.r.meshCols
+	x, y := from%cols, from/cols
+	tx, ty := to%cols, to/cols
+	router, at := from, n.head[from]
+	for router != to {
+		dir, next := north, router-cols
+		switch {
+		case x < tx:
+			dir, next = east, router+1
+			x++
+		case x > tx:
+			dir, next = west, router-1
+			x--
+		case y < ty:
+			dir, next = south, router+cols
+			y++
+		default:
+			y--
+		}
+		if n.visited[next] != n.stamp {
+			at = n.cross(&n.links[die*n.per+router*dirs+dir], at, t.dur)
+			n.visited[next], n.head[next] = n.stamp, at
+			t.c.NoCByteHops += t.bytes
+		}
+		at = n.head[next]
+		router = next
+	}
+	return at
+}
+
+// port books the link between router 0 and the DRAM controller or the die
+// links; in is towards the router.
+func (n *network) port(t *transfer, die int, in bool, at int64) int64 {
+	i := die*n.per + n.per - 1
+	if in {
+		i--
+	}
+	t.c.NoCByteHops += t.bytes
+	return n.cross(&n.links[i], at, t.dur)
+}
+
+// link books the die-to-die link.
+func (n *network) link(t *transfer, from, to int, at int64) int64 {
+	free := &n.pairs[from*n.r.dies+to]
+	at = max(at, *free)
+	dur := int64(float64(t.bytes) * n.r.linkPSPerByte)
+	*free = at + dur
+	t.c.Link += t.bytes
+	t.tail = max(t.tail, dur)
+	return at + n.r.linkLatency
+}
+
+// receivers are clusters first..first+count-1 except skip (−1 for none), and
+// what to do when a transfer's last byte is at one of them.
+type receivers struct {
+	first, count, skip int
+	arrived            func(cluster int, end int64)
+}
+
+// spread takes a transfer whose head is at a router to its receivers. Each
+// other die gets one copy by its link; within a die links are shared.
+func (n *network) spread(t *transfer, die, router int, at int64, to *receivers) {
+	last := to.first + to.count - 1
+	exit := int64(-1)
+	for d := to.first / n.r.perDie; d <= last/n.r.perDie; d++ {
+		if d == die {
+			continue
+		}
+		if exit < 0 {
+			n.begin(router, at)
+			exit = n.port(t, die, false, n.reach(t, die, router, 0))
+		}
+		far := *t
+		head := n.link(&far, die, d, exit)
+		n.within(&far, d, 0, n.port(&far, d, true, head), to)
+	}
+	n.within(t, die, router, at, to)
+}
+
+// within takes a transfer to the receivers of one die.
+func (n *network) within(t *transfer, die, router int, at int64, to *receivers) {
+	n.begin(router, at)
+	for c := max(to.first, die*n.r.perDie); c < min(to.first+to.count, (die+1)*n.r.perDie); c++ {
+		if c == to.skip {
+			continue
+		}
+		_, there := n.dieOf(c)
+		t.c.NoCOut += t.bytes
+		to.arrived(c, n.reach(t, die, router, there)+t.tail)
+	}
+}
+
+// copies counts what multicast adds to a transfer.
+func (t *transfer) copies(to *receivers) {
+	n := to.count
+	if to.skip >= to.first && to.skip < to.first+to.count {
+		n--
+	}
+	t.c.NoCCopied += t.bytes * int64(n-1)
+}
+
+// send takes bytes from a cluster to others and returns when the last byte has
+// left.
+func (n *network) send(bytes int64, from int, at int64, to *receivers, c *Counters) int64 {
+	t := n.transfer(bytes, c)
+	t.copies(to)
+	die, router := n.dieOf(from)
+	n.spread(&t, die, router, at, to)
+	return at + t.dur
+}
+
+// fromDRAM reads bytes from a die's DRAM for some clusters and returns when the
+// channel is free again.
+func (n *network) fromDRAM(bytes int64, home int, at int64, to *receivers, c *Counters) int64 {
+	t := n.transfer(bytes, c)
+	t.copies(to)
+	at = max(at, n.dram[home])
+	dur := n.dramTime(bytes)
+	n.dram[home] = at + dur
+	t.tail = max(t.tail, dur)
+	c.DRAMRead += bytes
+	head := at + n.r.dramLatency
+	if lo, hi := to.first/n.r.perDie, (to.first+to.count-1)/n.r.perDie; lo == hi && lo != home {
+		// From the controller to the die link, not through the mesh.
+		head = n.link(&t, home, lo, head)
+		home = lo
+	}
+	n.spread(&t, home, 0, n.port(&t, home, true, head), to)
+	return at + dur
+}
+
+// toDRAM writes bytes from a cluster to a die's DRAM and returns when they are
+// there.
+func (n *network) toDRAM(bytes int64, from, home int, at int64, c *Counters) int64 {
+	t := n.transfer(bytes, c)
+	die, router := n.dieOf(from)
+	n.begin(router, at)
+	head := n.port(&t, die, false, n.reach(&t, die, router, 0))
+	if die != home {
+		head = n.link(&t, die, home, head)
+	}
+	dur := n.dramTime(bytes)
+	start := max(head, n.dram[home])
+	n.dram[home] = start + dur
+	c.NoCOut += bytes
+	c.DRAMWrite += bytes
+	return max(start+dur, head+t.tail) + n.r.dramLatency
+}

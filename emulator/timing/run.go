@@ -1,0 +1,513 @@
+package timing
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"situ/arch"
+	"situ/backend/pim/isa"
+	"situ/emulator/effect"
+	"situ/emulator/sequence"
+)
+
+// Event is one executed instruction, for traces and profiles.
+type Event struct {
+	Cluster    int
+	Unit       isa.Unit
+	Op         isa.Op
+	Layer      int32 // −1 for none
+	Input      int   // of a repeated run; −1 in the init streams
+	Start, End int64 // ps
+}
+
+// Result is what Run measures.
+type Result struct {
+	Init, Main Phase
+	Finish     []int64 // when each input's last instruction ends, from the start of the main streams
+}
+
+// Phase is the init streams, or the main streams of all inputs together.
+type Phase struct {
+	PS     int64 // from the start to the end of the last instruction
+	Layers []LayerTime
+	Units  [isa.NumUnits]int64 // busy time, summed over clusters
+}
+
+// LayerTime is what was spent on a layer, or (the last of Phase.Layers) on
+// instructions that belong to none.
+type LayerTime struct {
+	Counters   Counters
+	Start, End int64 // of the first input
+	Busy       [isa.NumUnits]int64
+}
+
+// Total sums the counters of all layers.
+func (p *Phase) Total() Counters {
+	var c Counters
+	for i := range p.Layers {
+		c.Add(&p.Layers[i].Counters)
+	}
+	return c
+}
+
+// Run times a valid program that was placed for the chip: the init streams
+// once, then the main streams repeat times back to back, an input's streams
+// overlapping the next one's wherever units are free. observe, unless nil, is
+// called with every instruction, in the order of the model, not of time. Errors
+// name the cluster and instruction at fault.
+func Run(ctx context.Context, p *isa.Program, c *arch.Chip, limits *effect.Limits, repeat int, observe func(Event)) (*Result, error) {
+	m := newModel(p, c, limits, observe)
+	res := &Result{}
+	if err := m.phase(ctx, &res.Init, "init", p.Init, 1); err != nil {
+		return nil, err
+	}
+	if err := m.phase(ctx, &res.Main, "main", p.Main, repeat); err != nil {
+		return nil, err
+	}
+	res.Finish = m.finish
+	return res, nil
+}
+
+// model is the state of the chip.
+type model struct {
+	rates
+	prog     *isa.Program
+	limits   *effect.Limits
+	observe  func(Event)
+	net      *network
+	clusters []cluster
+
+	// The phase at hand.
+	name   string
+	out    *Phase
+	start  int64
+	finish []int64
+	queue  queue
+	gates  map[gateKey]*gate
+	eff    effect.Effect
+	st     sequence.Step
+	to     receivers
+	latest int64 // of the transfer at hand
+}
+
+type cluster struct {
+	cursor  sequence.Cursor
+	input   int
+	issue   int64 // when the sequencer issues next
+	free    [isa.NumUnits]int64
+	busy    [isa.NumUnits]interval
+	arrays  arrays
+	sp      pages
+	acc     pages
+	ws      pages
+	stored  int64 // when stores to DRAM are there
+	sent    int64 // when sends are there
+	done    int64 // end of the last instruction
+	pending sequence.Step
+	args    [32]int64 // of pending
+}
+
+// interval is the last work of a unit, for contention at the scratchpad's ports.
+type interval struct{ start, end, read, write int64 }
+
+type gateKey struct{ id, first, count int64 }
+
+type gate struct {
+	arrived int64
+	at      int64
+}
+
+func newModel(p *isa.Program, c *arch.Chip, limits *effect.Limits, observe func(Event)) *model {
+	m := &model{rates: ratesOf(c), prog: p, limits: limits, observe: observe, gates: map[gateKey]*gate{}}
+	m.net = newNetwork(&m.rates)
+	m.clusters = make([]cluster, len(p.Main))
+	for i := range m.clusters {
+		k := &m.clusters[i]
+		k.sp, k.acc, k.ws = newPages(limits[effect.SP], 256), newPages(limits[effect.Acc], 256), newPages(limits[effect.WS], 1024)
+	}
+	m.to.arrived = func(_ int, end int64) { m.latest = max(m.latest, end) }
+	return m
+}
+
+// phase runs one stream on each cluster, repeat times.
+func (m *model) phase(ctx context.Context, out *Phase, name string, streams []isa.Stream, repeat int) error {
+	m.name, m.out, m.finish = name, out, make([]int64, repeat)
+	out.Layers = make([]LayerTime, len(m.prog.Layers)+1)
+	for i := range out.Layers {
+		out.Layers[i].Start = math.MaxInt64
+	}
+	clear(m.gates)
+	m.start = 0
+	for i := range m.clusters {
+		m.start = max(m.start, m.clusters[i].done)
+	}
+	left := len(streams)
+	m.queue = m.queue[:0]
+	for i := range streams {
+		k := &m.clusters[i]
+		k.issue, k.input, k.done = m.start, 0, m.start
+		k.cursor.Start(&streams[i])
+		m.queue.push(entry{m.start, i})
+		k.pending.Op = isa.OpInvalid
+	}
+	for n := 0; len(m.queue) > 0; n++ {
+		if n&255 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		id := m.queue.pop().cluster
+		ended, err := m.advance(ctx, id, streams, repeat)
+		if err != nil {
+			return err
+		}
+		if ended {
+			left--
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("%s streams wait for each other for ever: %d clusters stand at barriers that the others do not reach", name, left)
+	}
+	for i := range m.clusters {
+		out.PS = max(out.PS, m.clusters[i].done-m.start)
+	}
+	for i := range out.Layers {
+		l := &out.Layers[i]
+		if l.Start == math.MaxInt64 {
+			l.Start = m.start
+			l.End = m.start
+		}
+		l.Start, l.End = l.Start-m.start, l.End-m.start
+		for u := range l.Busy {
+			out.Units[u] += l.Busy[u]
+		}
+	}
+	return nil
+}
+
+// advance runs a cluster: first the shared instruction it waits to execute,
+// then all that concern no other cluster. It leaves the cluster in the queue,
+// at a barrier, or ended.
+func (m *model) advance(ctx context.Context, id int, streams []isa.Stream, repeat int) (ended bool, err error) {
+	k := &m.clusters[id]
+	if k.pending.Op != isa.OpInvalid {
+		st := k.pending
+		k.pending.Op = isa.OpInvalid
+		if st.Op == isa.OpBarrier {
+			return false, m.barrier(id, &st)
+		}
+		if err := m.execute(id, &st); err != nil {
+			return false, m.fault(id, &st, err)
+		}
+	}
+	st := &m.st
+	for n := 1; ; n++ {
+		if n&1023 == 0 && ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		ok, err := k.cursor.Next(st)
+		if err != nil {
+			return false, m.fault(id, st, err)
+		}
+		if !ok {
+			m.finish[k.input] = max(m.finish[k.input], k.done-m.start)
+			if k.input++; k.input == repeat {
+				return true, nil
+			}
+			k.cursor.Start(&streams[id])
+			continue
+		}
+		k.issue += m.issuePS
+		switch unit := st.Op.Info().Unit; {
+		case unit == isa.UnitDMA || unit == isa.UnitNoC || st.Op == isa.OpBarrier:
+			k.pending = *st
+			k.pending.Args = k.args[:copy(k.args[:], st.Args)]
+			m.queue.push(entry{max(k.issue, k.free[unit]), id})
+			return false, nil
+		case unit == isa.UnitCtrl:
+			m.layer(st.Layer).Counters.Instructions++
+			k.done = max(k.done, k.issue)
+		default:
+			if err := m.execute(id, st); err != nil {
+				return false, m.fault(id, st, err)
+			}
+		}
+	}
+}
+
+// layer returns where a layer's amounts are summed; −1 is the last.
+func (m *model) layer(l int32) *LayerTime {
+	if l < 0 {
+		return &m.out.Layers[len(m.out.Layers)-1]
+	}
+	return &m.out.Layers[l]
+}
+
+// execute books one instruction other than control.
+func (m *model) execute(id int, st *sequence.Step) error {
+	k, l := &m.clusters[id], m.layer(st.Layer)
+	m.eff.Of(st.Op, st.Args, &m.shape)
+	if err := m.eff.Check(m.limits); err != nil {
+		return err
+	}
+	l.Counters.Instructions++
+	unit := st.Op.Info().Unit
+	regions := m.eff.Regions()
+	var start, end int64
+	switch st.Op {
+	case isa.OpMVM:
+		start, end = m.mvm(k, st.Args, &l.Counters)
+		end += m.ps(m.pipeline)
+	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend:
+		ready := max(k.issue, k.free[unit])
+		for i := range regions {
+			ready = m.ready(k, st.Args, st.Op, &regions[i], ready)
+		}
+		start, end = m.move(id, st, ready, &l.Counters)
+	default:
+		v, ok := m.vectorCostOf(st.Op, st.Args)
+		if !ok {
+			return fmt.Errorf("the timing model has no cost for it")
+		}
+		v.count(&l.Counters)
+		start = max(k.issue, k.free[unit])
+		for i := range regions {
+			start = m.ready(k, st.Args, st.Op, &regions[i], start)
+		}
+		end = m.contend(k, unit, start, start+m.ps(v.cycles(&m.rates)), v.spRead, v.spWrite)
+		k.free[unit] = end
+		for i := range regions {
+			k.set(&regions[i], end)
+		}
+	}
+	k.done = max(k.done, end)
+	busy := max(k.free[unit]-start, 0)
+	l.Busy[unit] += busy
+	if k.input == 0 {
+		l.Start, l.End = min(l.Start, start), max(l.End, end)
+	}
+	if m.observe != nil {
+		input := k.input
+		if m.name == "init" {
+			input = -1
+		}
+		m.observe(Event{Cluster: id, Unit: unit, Op: st.Op, Layer: st.Layer, Input: input, Start: start, End: max(start, k.free[unit])})
+	}
+	return nil
+}
+
+// ready returns when a region may be touched. Regions of receivers are looked
+// up in each.
+func (m *model) ready(k *cluster, a []int64, op isa.Op, r *effect.Region, from int64) int64 {
+	switch r.Mem {
+	case effect.SP:
+		return k.sp.ready(r, from)
+	case effect.Acc:
+		return k.acc.ready(r, from)
+	case effect.WS:
+		return k.ws.ready(r, from)
+	case effect.DRAM:
+		if !r.Write && r.Hi > int64(len(m.prog.Consts)) {
+			return max(from, k.stored)
+		}
+	case effect.RemoteSP, effect.RemoteWS:
+		first, count := clustersOf(op, a)
+		for i := first; i < first+count; i++ {
+			if r.Mem == effect.RemoteSP {
+				from = m.clusters[i].sp.ready(r, from)
+			} else {
+				from = m.clusters[i].ws.ready(r, from)
+			}
+		}
+	}
+	return from
+}
+
+// set notes when a region of the cluster's own memories is done with.
+func (k *cluster) set(r *effect.Region, end int64) {
+	switch r.Mem {
+	case effect.SP:
+		k.sp.set(r, end)
+	case effect.Acc:
+		k.acc.set(r, end)
+	case effect.WS:
+		k.ws.set(r, end)
+	}
+}
+
+// clustersOf returns the receivers of a send or loadw.
+func clustersOf(op isa.Op, a []int64) (first, count int) {
+	if op == isa.OpSend {
+		return int(a[isa.SendFirst]), int(a[isa.SendCount])
+	}
+	return int(a[isa.LoadWFirst]), int(a[isa.LoadWCount])
+}
+
+// mvm books a product; its regions are source, weights, accumulators.
+func (m *model) mvm(k *cluster, a []int64, c *Counters) (start, end int64) {
+	regions := m.eff.Regions()
+	v := m.mvmCostOf(a)
+	v.count(c, a[isa.MVMAccumulate] != 0, k.arrays.reuses(&v))
+	weights := k.ws.ready(&regions[1], k.issue)
+	operands := k.acc.ready(&regions[2], k.sp.ready(&regions[0], k.issue))
+	start, end = k.arrays.run(&v, &m.rates, weights, operands)
+	end = m.contend(k, isa.UnitArray, start, end, v.reads, 0)
+	k.arrays.last = end
+	k.free[isa.UnitArray] = end
+	k.sp.set(&regions[0], end)
+	k.ws.set(&regions[1], k.arrays.loaded)
+	k.acc.set(&regions[2], end+m.ps(m.pipeline))
+	return start, end
+}
+
+// contend returns when work on the scratchpad ends that would end at end
+// without the other units of the cluster. What they move at the same time takes
+// its share of the ports.
+func (m *model) contend(k *cluster, unit isa.Unit, start, end, read, write int64) int64 {
+	r, w := float64(read), float64(write)
+	for u := range k.busy {
+		o := &k.busy[u]
+		if common := min(end, o.end) - max(start, o.start); common > 0 && isa.Unit(u) != unit {
+			f := float64(common) / float64(o.end-o.start)
+			r += f * float64(o.read)
+			w += f * float64(o.write)
+		}
+	}
+	cycles := float64(end-start) / m.periodPS
+	over := max(r/float64(m.spRead), w/float64(m.spWrite)) - cycles
+	if over > 0 && read+write > 0 {
+		end += int64(over * m.periodPS)
+	}
+	k.busy[unit] = interval{start, end, read, write}
+	return end
+}
+
+// dieOf returns the die whose DRAM holds an address.
+func (m *model) dieOf(addr int64) int {
+	for _, r := range m.prog.Regions {
+		if addr >= r.Start && addr < r.End {
+			return min(r.Die, m.dies-1)
+		}
+	}
+	return 0
+}
+
+// move books a load, store, loadw or send that may start at ready.
+func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
+	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
+	unit := st.Op.Info().Unit
+	switch st.Op {
+	case isa.OpLoad:
+		bytes := a[isa.LoadN2] * a[isa.LoadN1] * a[isa.LoadLen]
+		m.to.first, m.to.count, m.to.skip, m.latest = id, 1, -1, 0
+		k.free[unit] = m.net.fromDRAM(bytes, m.dieOf(a[isa.LoadSrc]), ready, &m.to, c)
+		c.SPWrite += bytes
+		c.SPReceived += bytes
+		k.sp.set(&regions[1], m.latest)
+		k.busy[unit] = interval{ready, m.latest, 0, bytes}
+		return ready, m.latest
+	case isa.OpStore:
+		bytes := a[isa.StoreN2] * a[isa.StoreN1] * a[isa.StoreLen]
+		end = m.net.toDRAM(bytes, id, m.dieOf(a[isa.StoreDst]), ready, c)
+		c.SPRead += bytes
+		c.SPSent += bytes
+		left := ready + m.ps(ceilDiv(bytes, m.linkWidth))
+		k.sp.set(&regions[0], left)
+		k.free[unit] = left
+		k.stored = max(k.stored, end)
+		k.busy[unit] = interval{ready, left, bytes, 0}
+		return ready, end
+	case isa.OpLoadW:
+		tile := m.shape.TileBytes(a[isa.LoadWWbits])
+		bytes := a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * tile
+		m.to.first, m.to.count = clustersOf(st.Op, a)
+		m.to.skip, m.latest = -1, 0
+		k.free[unit] = m.net.fromDRAM(bytes, m.dieOf(a[isa.LoadWSrc]), ready, &m.to, c)
+		copies := bytes * int64(m.to.count)
+		c.WeightCopies += copies * (a[isa.LoadWRsplit] - 1)
+		c.WeightWrite += copies * a[isa.LoadWRsplit]
+		for i := m.to.first; i < m.to.first+m.to.count; i++ {
+			o := &m.clusters[i]
+			o.ws.set(&regions[1], m.latest)
+			o.arrays.overwrite(regions[1].Lo, regions[1].Hi, tile)
+			o.done = max(o.done, m.latest)
+		}
+		k.sent = max(k.sent, m.latest)
+		return ready, m.latest
+	}
+	bytes := a[isa.SendN2] * a[isa.SendN1] * a[isa.SendLen]
+	m.to.first, m.to.count = clustersOf(st.Op, a)
+	m.to.skip, m.latest = id, ready
+	receivers := int64(m.to.count)
+	if id >= m.to.first && id < m.to.first+m.to.count {
+		receivers--
+	}
+	if receivers == 0 {
+		return ready, ready
+	}
+	left := m.net.send(bytes, id, ready, &m.to, c)
+	c.SPRead += bytes
+	c.SPSent += bytes
+	c.SPWrite += bytes * receivers
+	c.SPReceived += bytes * receivers
+	k.sp.set(&regions[0], left)
+	for i := m.to.first; i < m.to.first+m.to.count; i++ {
+		if i != id {
+			m.clusters[i].sp.set(&regions[1], m.latest)
+		}
+	}
+	k.free[unit] = left
+	k.sent = max(k.sent, m.latest)
+	k.busy[unit] = interval{ready, left, bytes, 0}
+	return ready, m.latest
+}
+
+// barrier counts a cluster at a barrier; the last one releases all.
+func (m *model) barrier(id int, st *sequence.Step) error {
+	k := &m.clusters[id]
+	key := gateKey{st.Args[isa.BarrierId], st.Args[isa.BarrierFirst], st.Args[isa.BarrierCount]}
+	if int64(id) < key.first || int64(id) >= key.first+key.count {
+		return m.fault(id, st, fmt.Errorf("the cluster is not one of %d..%d that meet", key.first, key.first+key.count-1))
+	}
+	m.layer(st.Layer).Counters.Instructions++
+	g := m.gates[key]
+	if g == nil {
+		g = &gate{}
+		m.gates[key] = g
+	}
+	g.arrived++
+	g.at = max(g.at, k.issue, k.sent, k.stored)
+	if g.arrived < key.count {
+		return nil
+	}
+	delete(m.gates, key)
+	at := g.at + m.signal(int(key.first), int(key.count))
+	for i := key.first; i < key.first+key.count; i++ {
+		o := &m.clusters[i]
+		o.issue, o.stored = at, max(o.stored, g.at)
+		o.done = max(o.done, at)
+		m.queue.push(entry{at, int(i)})
+	}
+	return nil
+}
+
+// signal is how long a barrier's message takes: to the farthest member and
+// back, across dies if they differ.
+func (m *model) signal(first, count int) int64 {
+	last := first + count - 1
+	if first/m.perDie != last/m.perDie {
+		return 2 * (m.linkLatency + int64(m.meshCols+m.meshRows-2)*m.hopPS)
+	}
+	_, from := m.net.dieOf(first)
+	far := 0
+	for c := first; c <= last; c++ {
+		_, to := m.net.dieOf(c)
+		far = max(far, abs(to%m.meshCols-from%m.meshCols)+abs(to/m.meshCols-from/m.meshCols))
+	}
+	return 2 * int64(far) * m.hopPS
+}
+
+func abs(x int) int { return max(x, -x) }
+
+func (m *model) fault(id int, st *sequence.Step, err error) error {
+	return sequence.Fault(m.prog, m.name, id, st, err)
+}
