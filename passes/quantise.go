@@ -370,6 +370,11 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 		bits = 8
 	}
 	c := weightCodes(w, v.Type.Shape, axis, bits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })
+	if bits == 4 && q.correct != nil {
+		if err := q.correct.feedback(op, w, c.quant.Scale, 7, ir.Data[int8](c.tensor)); err != nil {
+			return nil, err
+		}
+	}
 	name := v.Name
 	id := q.g.AddConst(name, c.tensor, c.quant)
 	var err error
