@@ -33,16 +33,17 @@ func (f *fixer) floatProduct(op *ir.Op) (*product, error) {
 	if f.old.Type(op.Out).DType != ir.F32 {
 		return nil, nil
 	}
-	w := f.weights(op)
-	if w == ir.NoValue {
-		return nil, nil
+	p := &product{op: op, attr: op.Attr}
+	var err error
+	if w := f.weights(op); w != ir.NoValue {
+		p.w, err = f.value(w)
+	} else { // two activations
+		p.w, err = f.operand(op.In[1])
 	}
-	x, err := f.operand(op.In[0])
-	if err != nil || x == ir.NoValue {
+	if err != nil || p.w == ir.NoValue {
 		return nil, err
 	}
-	p := &product{op: op, attr: op.Attr, x: x}
-	if p.w, err = f.value(w); err != nil {
+	if p.x, err = f.operand(op.In[0]); err != nil || p.x == ir.NoValue {
 		return nil, err
 	}
 	p.setScales(f)
