@@ -4,7 +4,8 @@
 // Passes is the literal list, in order. A pass is a function from graph to graph:
 // it never changes the graph it is given but builds a new one with a rewriter
 // (rewrite.go), so that a rule may look at the old graph while it writes the new.
-// Run times each pass, verifies the graph after each and can print it.
+// Run times each pass, verifies the graph after each and can print it. All but
+// quantise and fix may be left out and what comes out means the same.
 //
 // The road of a float model: canonicalise and fold make the graph small, layout
 // removes the NCHW↔NHWC transposes, fuse puts batch normalisation, bias and
@@ -15,6 +16,18 @@
 // quantize" into the operator on codes, and legalise tidies the codes for
 // hardware. What has no fixed-point form stays in float32 between a dequantize
 // and a quantize, and Fallbacks names it and its share of the work.
+//
+// What may remain after legalise: conv2d, matmul, add, sub, mul, avgpool,
+// reducemean, reducesum and softmax on codes, with int32 results where float32
+// follows a product; maxpool, reducemax, reducemin, reshape, transpose, concat,
+// slice, pad, expand and gather, which move codes; lut and requantize; quantize
+// and dequantize at the borders; and the float32 operators that Fallbacks lists.
+// Constant weights are int8 or int4, nearly always with zero point 0.
+//
+// The quality of a float model's codes rests on four things: the ranges
+// (calibrate.go), the choice of values that have codes at all (quantise.go), the
+// bias correction (correct.go) and, for int4 weights, rounding with error
+// feedback (feedback.go).
 //
 // To add a pass: one file with one function, one row in Passes with its reasons
 // for standing where it stands, one txtar file in testdata. Read pass.go,

@@ -19,7 +19,9 @@ import (
 // share the codes of their operand. Of a chain of element-wise functions only
 // the beginning and the end have codes; the chain is a table. A product that
 // feeds nothing but outputs or operators without a fixed-point form keeps its
-// 32-bit sums. Operands of concat take the quantisation of the result.
+// 32-bit sums. Operands of concat take the quantisation of the result. While the
+// graph is written a corrector follows the calibration inputs through it and
+// adjusts biases and the rounding of int4 weights.
 func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if !isFloatModel(g) {
 		return g, nil
