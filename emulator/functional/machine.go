@@ -156,9 +156,9 @@ type cluster struct {
 
 	rows, segs []int32 // offsets of a matrix product or a depthwise row
 	blocks     []kBlock
+	job        job
 	shifts     []uint8
 	sums, bias []int32
-	gathered   []byte
 }
 
 // words views n 32-bit words of a scratchpad. Memory is little endian, as the

@@ -56,7 +56,8 @@ func (c *cluster) mvm(a []int64) error {
 		}
 	}
 	c.blockK(segs, int((p.segLen+3)&^3))
-	j := job{
+	j := &c.job
+	*j = job{
 		c: c, w: w, rows: rows, n: p.n, cols: p.n, groups: 1, accumulate: a[isa.MVMAccumulate] != 0,
 		acc: c.acc[a[isa.MVMAcc]/4:][:m*p.n],
 	}
