@@ -118,7 +118,7 @@ func listing(p *isa.Program) string {
 // clusters and compares what the programs compute with the evaluator, bit for bit.
 func TestBits(t *testing.T) {
 	refused := map[string]int{}
-	var ran, spilled, streamed, split int
+	var ran, spilled, streamed, split, fused int
 	rapid.Check(t, func(t *rapid.T) {
 		o := irtest.Options{}
 		if rapid.Bool().Draw(t, "large") {
@@ -135,7 +135,7 @@ func TestBits(t *testing.T) {
 				continue
 			}
 			ran++
-			count(p, &spilled, &streamed, &split)
+			count(p, &spilled, &streamed, &split, &fused)
 			if err := p.check(); err != nil {
 				t.Fatalf("%v\n%v", err, g)
 			}
@@ -149,25 +149,57 @@ func TestBits(t *testing.T) {
 			sameBits(t, g, c, prog, in)
 		}
 	})
-	t.Logf("%d programs ran, %d spilled, %d streamed weights, %d split over clusters, %d refused", ran, spilled, streamed, split, len(refused))
+	t.Logf("%d programs ran, %d spilled, %d streamed weights, %d split over clusters, %d fused, %d refused", ran, spilled, streamed, split, fused, len(refused))
 	for k, n := range refused {
 		t.Logf("%d × %s", n, k)
 	}
-	if ran == 0 || spilled == 0 || streamed == 0 || split == 0 {
+	if ran == 0 || spilled == 0 || streamed == 0 || split == 0 || fused == 0 {
 		t.Error("some way of running a program was never taken")
 	}
 }
 
-func count(p *plan, spilled, streamed, split *int) {
+func count(p *plan, spilled, streamed, split, fused *int) {
 	some := func(n *int, ok bool) {
 		if ok {
 			*n++
 		}
 	}
+	some(fused, slices.ContainsFunc(p.stores, func(s *store) bool { return s.inner }))
 	some(spilled, slices.ContainsFunc(p.stores, func(s *store) bool { return s.spilled }))
 	some(streamed, slices.ContainsFunc(p.steps, func(s *step) bool {
 		k, ok := s.kernel.(*product)
 		return ok && different(k.parts)[0].streamed
 	}))
 	some(split, slices.ContainsFunc(p.steps, func(s *step) bool { return len(s.parts) > 1 && !s.parts[1].empty() }))
+}
+
+// dramTraffic counts the bytes that one run of the streams moves between DRAM
+// and the chip.
+func dramTraffic(c *arch.Chip, streams []isa.Stream) (n int64) {
+	for _, s := range streams {
+		for _, in := range s.Insts {
+			a := in.Args
+			switch in.Op {
+			case isa.OpLoad, isa.OpStore:
+				n += a[isa.LoadN2] * a[isa.LoadN1] * a[isa.LoadLen]
+			case isa.OpLoadW:
+				n += a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * c.TileBytes(int(a[isa.LoadWWbits]))
+			}
+		}
+	}
+	return n
+}
+
+// ioBytes returns the size of a program's inputs and outputs.
+func ioBytes(p *isa.Program) (n int64) {
+	for _, ios := range [][]isa.IO{p.Inputs, p.Outputs} {
+		for i := range ios {
+			b, err := ios[i].Bytes()
+			if err != nil {
+				panic(err)
+			}
+			n += b
+		}
+	}
+	return n
 }

@@ -22,15 +22,21 @@ func (p *plan) generate() (initial, main []isa.Stream) {
 			e.emit(isa.OpBarrier, barrier, 0, int64(p.clusters))
 		}
 	}
-	for i, s := range p.steps {
+	for i := 0; i < len(p.steps); {
+		s := p.steps[i]
 		e.layer = s.layer
 		if p.barriers[i] {
 			meet()
 		}
 		for j := range p.clusters {
 			e.cluster = j
-			p.emitStep(e, s)
+			if s.group != nil {
+				p.emitGroup(e, s.group)
+			} else {
+				p.emitStep(e, s)
+			}
 		}
+		i = s.end() + 1
 	}
 	e.layer = -1
 	if p.barriers[len(p.steps)] {
@@ -83,12 +89,7 @@ func (p *plan) initial(e *emitter) {
 // emitStep emits one step for the cluster at hand.
 func (p *plan) emitStep(e *emitter, s *step) {
 	j := e.cluster
-	if s.out != nil {
-		if st := s.out.store; !st.spilled && st.writers[0] == s && !st.boxes[j].empty() {
-			root := tensor{dims: st.dims, elem: st.elem, store: st}
-			e.border(&root, st.boxes[j], dense(st.addr, st.boxes[j], st.elem))
-		}
-	}
+	p.emitBorder(e, s)
 	part := s.parts[j]
 	if part.empty() {
 		return
@@ -106,40 +107,57 @@ func (p *plan) emitStep(e *emitter, s *step) {
 		}
 		return
 	}
-	if b := s.blob(j); b != nil {
+	p.emitConstants(e, s)
+	s.kernel.emit(e, part, p.local(s.out, j), p.operands(e, s, nil, nil))
+	p.send(e, s)
+}
+
+// emitBorder fills the border of a store before its first writer.
+func (p *plan) emitBorder(e *emitter, s *step) {
+	if s.out == nil {
+		return
+	}
+	if st := s.out.store; !st.spilled && st.writers[0] == s {
+		b := st.boxes[e.cluster]
+		for _, edge := range b.minus(whole(st.dims)) {
+			e.fillBox(edge, dense(st.addr, b, st.elem), st.elem, int64(st.fill))
+		}
+	}
+}
+
+// emitConstants loads the constants of a step unless they stay.
+func (p *plan) emitConstants(e *emitter, s *step) {
+	if b := s.blob(e.cluster); b != nil && !p.resident {
+		e.emit(isa.OpLoad, s.blobAt, b.at, 1, 0, 0, 1, 0, 0, int64(len(b.data)))
+	}
+}
+
+// operands returns the views of a step's operands on the cluster at hand, and
+// points e at its constants. In a group, q is the strip.
+func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
+	b := s.blob(e.cluster)
+	if b != nil {
 		e.params = b.at
 		if !p.resident {
 			e.params = s.blobAt
-			e.emit(isa.OpLoad, s.blobAt, b.at, 1, 0, 0, 1, 0, 0, int64(len(b.data)))
 		}
 	}
 	src := make([]view, len(s.in))
 	for i, t := range s.in {
-		if t.store.data != nil {
-			src[i] = dense(e.params+s.blob(j).consts[i], whole(t.dims), t.elem)
-		} else if !t.store.spilled {
-			src[i] = p.local(t, j)
+		k := -1
+		if g != nil {
+			k = g.buffer(t)
+		}
+		switch {
+		case k >= 0:
+			src[i] = g.bufs[k].view(t, q.holds[k], q.slot[k])
+		case t.store.data != nil:
+			src[i] = dense(e.params+b.consts[i], whole(t.dims), t.elem)
+		default:
+			src[i] = p.local(t, e.cluster)
 		}
 	}
-	var dst view
-	if !s.out.store.spilled {
-		dst = p.local(s.out, j)
-	}
-	switch {
-	case len(s.strips.bufs) == 0:
-		s.kernel.emit(e, part, dst, src)
-	case s.strips.chunkOuter:
-		for c := range s.kernel.(*product).partOf(part).chunks {
-			e.chunk = c
-			p.emitStrips(e, s, part, dst, src)
-		}
-		e.chunk = -1
-	default:
-		p.emitStrips(e, s, part, dst, src)
-	}
-	if !s.out.store.spilled {
-		p.send(e, s)
-	}
+	return src
 }
 
 // local returns the view of a tensor in the scratchpad of cluster j.
@@ -148,61 +166,130 @@ func (p *plan) local(t *tensor, j int) view { return t.window(t.store.addr, t.st
 // home returns the view of a tensor in DRAM.
 func (p *plan) home(t *tensor) view { return t.window(t.store.dram, whole(t.store.dims)) }
 
-// emitStrips runs a step strip by strip: the next strips are loaded before one
-// is computed, and the results of the one before are stored after.
-func (p *plan) emitStrips(e *emitter, s *step, part box, dst view, src []view) {
-	pieces := s.strips.cut(part)
-	result := s.strips.buffer(-1)
+// place returns the view of a strip in its frame's coordinates.
+func (b *stripBuffer) place(holds box, slot int) view {
+	return dense(b.addr+int64(slot%b.count)*b.size, holds, b.st.elem)
+}
+
+// view returns the view of a tensor in a strip.
+func (b *stripBuffer) view(t *tensor, holds box, slot int) view {
+	v := b.place(holds, slot)
+	if b.t == nil {
+		for i := range v.lo {
+			v.lo[i] -= t.off[i]
+		}
+	}
+	return v
+}
+
+// emitGroup emits a group for the cluster at hand.
+func (p *plan) emitGroup(e *emitter, g *group) {
+	for k := g.first; k <= g.last; k++ {
+		e.layer = p.steps[k].layer
+		if k == g.last {
+			p.emitBorder(e, p.steps[k])
+		}
+		p.emitConstants(e, p.steps[k])
+	}
+	ps := p.passes(g, e.cluster)
+	if len(ps) == 0 {
+		return
+	}
+	if g.first < g.last {
+		e.ring[e.cluster].rewind()
+	}
+	last := p.steps[g.last]
+	if g.chunkOuter {
+		for c := range last.kernel.(*product).partOf(last.parts[e.cluster]).chunks {
+			e.chunk = c
+			p.emitPasses(e, g, ps)
+		}
+		e.chunk = -1
+	} else {
+		p.emitPasses(e, g, ps)
+	}
+	if !last.out.store.spilled {
+		p.send(e, last)
+	}
+}
+
+// emitPasses runs a group strip by strip: what the next one needs is loaded
+// before one is computed, and the results of the one before are stored after.
+func (p *plan) emitPasses(e *emitter, g *group, ps []pass) {
+	none := pass{holds: make([]box, len(g.bufs)), slot: make([]int, len(g.bufs))}
+	before := func(i int) *pass {
+		if i == 0 {
+			return &none
+		}
+		return &ps[i-1]
+	}
 	load := func(i int) {
-		if i >= len(pieces) {
+		if i >= len(ps) {
 			return
 		}
-		for k := range s.strips.bufs {
-			b := &s.strips.bufs[k]
-			if b.operand < 0 {
+		e.layer = p.steps[g.first].layer
+		for k := range g.bufs {
+			b := &g.bufs[k]
+			if b.made || ps[i].fresh[k].empty() {
 				continue
 			}
-			t := s.in[b.operand]
-			need := s.kernel.need(b.operand, pieces[i])
-			v := dense(b.place(i), need, t.elem)
-			for _, edge := range need.minus(whole(t.dims)) {
-				e.fillBox(edge, v, t.elem, int64(t.store.fill))
-			}
-			if in := need.and(whole(t.dims)); !in.empty() {
-				e.transfer(isa.OpLoad, in, v, p.home(t), t.elem)
+			p.keep(e, b, k, before(i), &ps[i])
+			if in := ps[i].fresh[k].and(b.whole()); !in.empty() {
+				e.transfer(isa.OpLoad, in, b.place(ps[i].holds[k], ps[i].slot[k]), b.home(), b.st.elem)
 			}
 		}
 	}
 	store := func(i int) {
-		if result == nil || i < 0 {
+		s := p.steps[g.last]
+		k := g.result
+		if i < 0 || k < 0 {
 			return
 		}
-		out := pieces[i]
+		e.layer = s.layer
+		b, out := &g.bufs[k], ps[i].holds[k]
 		if e.chunk >= 0 {
-			ch := s.kernel.(*product).partOf(part).chunks[e.chunk]
-			out = out.along(3, ch.c0, ch.c0+ch.n)
+			ch := s.kernel.(*product).partOf(s.parts[e.cluster]).chunks[e.chunk]
+			out = out.along(3, s.out.off[3]+ch.c0, s.out.off[3]+ch.c0+ch.n)
 		}
-		e.transfer(isa.OpStore, out, p.home(s.out), dense(result.place(i), pieces[i], s.out.elem), s.out.elem)
+		e.transfer(isa.OpStore, out, b.home(), b.place(ps[i].holds[k], ps[i].slot[k]), b.st.elem)
 	}
 	load(0)
-	for i, out := range pieces {
+	for i := range ps {
+		q := &ps[i]
 		load(i + 1)
-		for k := range s.strips.bufs {
-			if b := &s.strips.bufs[k]; b.operand >= 0 {
-				src[b.operand] = dense(b.place(i), s.kernel.need(b.operand, out), s.in[b.operand].elem)
+		for n := g.first; n <= g.last; n++ {
+			s := p.steps[n]
+			e.layer = s.layer
+			var dst view
+			if k := g.resultBuffer(n, s.out); k < 0 {
+				dst = p.local(s.out, e.cluster)
+			} else {
+				if n < g.last && !q.fresh[k].empty() {
+					p.keep(e, &g.bufs[k], k, before(i), q)
+				}
+				dst = g.bufs[k].view(s.out, q.holds[k], q.slot[k])
+			}
+			if out := q.out[n-g.first]; !out.empty() {
+				s.kernel.emit(e, out, dst, p.operands(e, s, g, q))
 			}
 		}
-		if result != nil {
-			dst = dense(result.place(i), out, s.out.elem)
-		}
-		s.kernel.emit(e, out, dst, src)
 		store(i - 1)
 	}
-	store(len(pieces) - 1)
+	store(len(ps) - 1)
 }
 
-// place returns where strip i lies.
-func (b *stripBuffer) place(i int) int64 { return b.addr + int64(i%b.count)*b.size }
+// keep copies into the place of a new strip what the one before holds of it, and
+// fills the border of the rest.
+func (p *plan) keep(e *emitter, b *stripBuffer, k int, old, q *pass) {
+	to := b.place(q.holds[k], q.slot[k])
+	for _, shared := range q.holds[k].minus(q.fresh[k]) {
+		from := b.place(old.holds[k], old.slot[k])
+		e.copyBox(shared.dims(), to.at(shared.lo), from.at(shared.lo), to.st, from.st, b.st.elem)
+	}
+	for _, edge := range q.fresh[k].minus(b.whole()) {
+		e.fillBox(edge, to, b.st.elem, int64(b.st.fill))
+	}
+}
 
 // send emits the sends of what the cluster at hand computed in s to those that
 // need it, one for neighbours that take the same.

@@ -133,7 +133,7 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
 	}
 	for _, st := range p.stores {
-		if st.spilled && st.dram < 0 {
+		if st.spilled && !st.inner && st.dram < 0 {
 			home(st)
 		}
 	}

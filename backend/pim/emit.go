@@ -64,13 +64,6 @@ func (e *emitter) fillBox(b box, v view, elem int, value int64) {
 	})
 }
 
-// border fills what box b of t holds outside the tensor's store.
-func (e *emitter) border(t *tensor, b box, v view) {
-	for _, part := range b.minus(whole(t.store.dims).shift(negate(t.off))) {
-		e.fillBox(part, v, t.elem, int64(t.store.fill))
-	}
-}
-
 func negate(d dims) dims {
 	for i := range d {
 		d[i] = -d[i]

@@ -34,8 +34,10 @@ type store struct {
 	boxes   []box // of each cluster, from the distribution
 	got     []box // of each cluster: the hull of what it receives from others
 	spilled bool  // lives in DRAM; clusters hold strips while they work
+	inner   bool  // as spilled, but made and used strip by strip in one group: not even in DRAM
 	addr    int64 // in the scratchpad, the same on every cluster
 	size    int64 // bytes of the largest box
+	tried   bool  // to bring it back to the scratchpad, see plan.unspill
 	writers []*step
 	readers []*step
 }
@@ -116,7 +118,15 @@ type step struct {
 	blobs  []blob // constants, one for each different part
 	blobOf []int  // of each cluster, index in blobs
 	blobAt int64  // scratchpad address of the constants when they do not stay
-	strips strips // how it is cut when operands or result are spilled
+	group  *group // the strips it runs in, nil when it runs at once
+}
+
+// end returns the last step that runs together with s.
+func (s *step) end() int {
+	if s.group != nil {
+		return s.group.last
+	}
+	return s.index
 }
 
 // blob is constants of a step in the DRAM image and in the scratchpad.

@@ -127,8 +127,10 @@ func compileAndRun(t *testing.T, g *ir.Graph, c *arch.Chip, in []*ir.Tensor) {
 	for _, s := range p.Main {
 		n += len(s.Insts)
 	}
-	t.Logf("%s: %d clusters, %d instructions, constants %d kB, weights %d kB, scratchpad %d kB, weight SRAM %d kB a core, compiled in %v",
-		c.Name, len(p.Main), n, len(p.Consts)>>10, p.WeightBytes>>10, p.ScratchpadBytes>>10, p.WeightSRAMBytes>>10, took.Round(time.Millisecond))
+	dram, least := dramTraffic(c, p.Main), p.WeightBytes+ioBytes(p)
+	t.Logf("%s: %d clusters, %d instructions, constants %d kB, weights %d kB, scratchpad %d kB, weight SRAM %d kB a core, DRAM %d kB = %.2f × compulsory, compiled in %v",
+		c.Name, len(p.Main), n, len(p.Consts)>>10, p.WeightBytes>>10, p.ScratchpadBytes>>10, p.WeightSRAMBytes>>10,
+		dram>>10, float64(dram)/float64(least), took.Round(time.Millisecond))
 	if err := isa.Validate(p); err != nil {
 		t.Error(err)
 		return

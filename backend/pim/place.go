@@ -43,34 +43,47 @@ func (p *plan) placeBuffers() error {
 		return err
 	}
 	for _, st := range p.stores {
-		st.spilled = false
+		st.spilled, st.inner, st.tried = false, false, false
+	}
+	for _, s := range p.steps {
+		s.group = nil
 	}
 	size := p.chip.Scratchpad.Bytes.Int()
 	p.resident = p.constBytes <= size/4
-	for room := size; ; {
+	for {
 		p.orderSteps()
-		err := p.collect(room)
+		err := p.settle()
 		if err == nil {
-			if p.pack(size) {
-				for _, s := range p.steps {
-					p.orderStrips(s)
-				}
-				return nil
-			}
-			// Fragmentation: leave some of the scratchpad unplanned.
-			if room > size/2 {
-				room -= size / 16
-				continue
-			}
-			err = fmt.Errorf("the buffers do not fit the scratchpad of %d bytes", size)
+			break
 		}
 		if p.resident && p.constBytes > size/32 {
 			p.resident = false
 		} else if !p.spillOne() {
 			return err
 		}
-		room = size
 	}
+	p.fuse()
+	for _, s := range p.steps {
+		if s.group != nil {
+			p.orderStrips(s.group)
+		}
+	}
+	return nil
+}
+
+// settle cuts strips and gives all buffers an address. When fragmentation
+// defeats it, it leaves more and more of the scratchpad to it.
+func (p *plan) settle() error {
+	size := p.chip.Scratchpad.Bytes.Int()
+	for room := size; room > size/2; room -= size / 16 {
+		if err := p.collect(room); err != nil {
+			return err
+		}
+		if p.pack(size) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the buffers do not fit the scratchpad of %d bytes", size)
 }
 
 // orderSteps decides where the clusters have to meet: before a step that reads
@@ -119,21 +132,24 @@ func (p *plan) sendsFrom(s *step) bool {
 // operands into strips such that no step needs more than room.
 func (p *plan) collect(room int64) error {
 	p.items = p.items[:0]
-	fixed := int64(0)
 	if p.resident {
-		fixed = roundUp(p.constBytes, p.align)
+		room -= roundUp(p.constBytes, p.align)
 	}
+	p.joinGroups()
 	live := make([]int64, len(p.steps))
-	since := 0 // first step after the last barrier
-	starts := make([]int, len(p.steps))
-	for i := range p.steps {
+	starts := make([]int, len(p.steps)) // when a step's result begins to live
+	since := 0                          // first step after the last barrier
+	for i, s := range p.steps {
 		if p.barriers[i] {
 			since = i
 		}
 		starts[i] = i
-		if p.steps[i].out != nil && p.sendsFrom(p.steps[i]) {
+		if s.out != nil && p.sendsFrom(s) {
 			// Another cluster may be ahead and send while this one is still here.
 			starts[i] = since
+		}
+		if s.group != nil {
+			starts[i] = min(starts[i], s.group.first)
 		}
 	}
 	for _, st := range p.stores {
@@ -142,35 +158,56 @@ func (p *plan) collect(room int64) error {
 		}
 		it := item{what: st.name, size: roundUp(st.size, p.align), first: len(p.steps), last: -1, addr: &st.addr, store: st}
 		for _, w := range st.writers {
-			it.first, it.last = min(it.first, starts[w.index]), max(it.last, w.index)
+			it.first, it.last = min(it.first, starts[w.index]), max(it.last, w.end())
 		}
 		for _, r := range st.readers {
-			it.last = max(it.last, r.index)
+			it.last = max(it.last, r.end())
 		}
 		p.items = append(p.items, it)
 		for i := it.first; i <= it.last; i++ {
 			live[i] += it.size
 		}
 	}
-	for i, s := range p.steps {
-		left := room - fixed - live[i]
-		if !p.resident && len(s.blobs) > 0 {
+	for i := 0; i < len(p.steps); {
+		first, last := i, p.steps[i].end()
+		i = last + 1
+		left := room - slices.Max(live[first:last+1])
+		for k := first; k <= last; k++ {
+			s := p.steps[k]
+			if p.resident || len(s.blobs) == 0 {
+				continue
+			}
 			n := int64(0)
 			for _, b := range s.blobs {
 				n = max(n, roundUp(int64(len(b.data)), p.align))
 			}
 			left -= n
-			p.items = append(p.items, item{what: "constants", size: n, first: i, last: i, addr: &s.blobAt})
+			p.items = append(p.items, item{what: "constants", size: n, first: first, last: last, addr: &s.blobAt})
 		}
-		if err := p.cutStep(s, left); err != nil {
-			return err
+		g := p.steps[first].group
+		if left < 0 || g != nil && !p.cutGroup(g, left) {
+			return p.tooLarge(last, left)
 		}
-		for k := range s.strips.bufs {
-			b := &s.strips.bufs[k]
-			p.items = append(p.items, item{what: "strips", size: b.size * int64(b.count), first: i, last: i, addr: &b.addr})
+		if g == nil {
+			continue
+		}
+		for k := range g.bufs {
+			b := &g.bufs[k]
+			p.items = append(p.items, item{what: "strips of " + b.st.name, size: b.size * int64(b.count), first: first, last: last, addr: &b.addr})
 		}
 	}
 	return nil
+}
+
+// joinGroups gives every step with spilled operands or result a group of its
+// own, unless it is in one.
+func (p *plan) joinGroups() {
+	for i, s := range p.steps {
+		if s.group != nil && s.group.first < s.group.last {
+			continue
+		}
+		s.group = p.newGroup(i, i)
+	}
 }
 
 // pack assigns addresses, the largest buffers first, each at the lowest place

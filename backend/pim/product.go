@@ -362,8 +362,9 @@ func (k *product) describe(s *step, pl *plan) string {
 	if p.streamed {
 		how = "streamed"
 	}
-	if len(s.strips.bufs) > 0 {
-		how += fmt.Sprintf(", activations in %d strips", len(s.strips.cut(s.parts[p.first])))
+	if g := s.group; g != nil {
+		pieces, _ := g.cut(pl.steps[g.last].parts[p.first])
+		how += fmt.Sprintf(", activations in %d strips of %d operators", len(pieces), g.last-g.first+1)
 	}
 	return fmt.Sprintf("%d of %d clusters, %d by channels and %d by rows; cores %d columns × %d K × %d rows; %d products of %d passes; weights %s",
 		clusters, pl.clusters, len(parts), clusters/len(parts), p.m.NTiles, p.m.KSplit, p.m.RSplit,

@@ -2,130 +2,287 @@ package pim
 
 import (
 	"fmt"
+	"slices"
 )
 
-// strips is how a step is cut when operands or its result live in DRAM: a strip
-// of each is in the scratchpad at a time, or two, so that the next one loads and
-// the last one is stored while one is computed.
-type strips struct {
-	n          [4]int // pieces along each axis
-	bufs       []stripBuffer
-	chunkOuter bool // a product goes through all strips for each chunk of columns
+// group is one or several steps in a row that run strip by strip, because
+// operands or results live in DRAM or, between steps of the group, nowhere but
+// in strips: a part of the last result at a time, each step computes what the
+// next ones need for it. What two strips share is kept, not computed or loaded
+// again. Groups of several steps exist on single clusters only.
+type group struct {
+	first, last int
+	n           [4]int // pieces of the last step's part along each axis
+	bufs        []stripBuffer
+	result      int  // index of the buffer of the last step's result, −1 when it is not spilled
+	chunkOuter  bool // a product goes through all strips for each chunk of columns
 }
 
+// frame is what a strip buffer is a window on: a store, or a reshaped tensor.
+type frame struct {
+	st *store
+	t  *tensor // nil for a store
+}
+
+func frameOf(t *tensor) frame {
+	if t.reshaped {
+		return frame{t.store, t}
+	}
+	return frame{t.store, nil}
+}
+
+func (f frame) whole() box {
+	if f.t != nil {
+		return whole(f.t.dims)
+	}
+	return whole(f.st.dims)
+}
+
+// of returns box b of a tensor in the coordinates of its frame, back the reverse.
+func (f frame) of(t *tensor, b box) box {
+	if f.t != nil || b.empty() {
+		return b
+	}
+	return b.shift(t.off)
+}
+
+func (f frame) back(t *tensor, b box) box {
+	if f.t != nil || b.empty() {
+		return b
+	}
+	return b.shift(negate(t.off))
+}
+
+// home returns the view of the frame in DRAM.
+func (f frame) home() view { return dense(f.st.dram, f.whole(), f.st.elem) }
+
+// stripBuffer holds strips of a frame.
 type stripBuffer struct {
-	operand int // −1 for the result
-	count   int // 1 or 2 buffers
-	size    int64
-	addr    int64
+	frame
+	made   bool // by a step of the group
+	stored bool // and stored to DRAM
+	count  int  // 1, or 2 so that the next strip can arrive, or keep what it shares
+	size   int64
+	addr   int64
 }
 
-// cut returns the strips of one cluster's part, in order.
-func (c *strips) cut(part box) []box {
-	bs := []box{part}
-	for axis, n := range c.n {
+// pass is one strip: the part of its result that each step computes, and for
+// each buffer the box it then holds, the part of that which is new, and in which
+// of its places it lies.
+type pass struct {
+	out   []box
+	holds []box
+	fresh []box
+	slot  []int
+}
+
+// cut returns the pieces of a part in order, and the axis along which
+// neighbours follow each other.
+func (g *group) cut(part box) ([]box, int) {
+	bs, along := []box{part}, 1
+	for axis, n := range g.n {
 		if n <= 1 {
 			continue
 		}
+		along = axis
 		var next []box
 		for _, b := range bs {
 			next = append(next, b.pieces(axis, n, 1)...)
 		}
 		bs = next
 	}
-	return bs
+	return bs, along
 }
 
-// buffer returns the buffer of an operand, or of the result (−1); nil when it
-// is not spilled.
-func (c *strips) buffer(operand int) *stripBuffer {
-	for i := range c.bufs {
-		if c.bufs[i].operand == operand {
-			return &c.bufs[i]
-		}
-	}
-	return nil
+// buffer returns the index of the strips of an operand, or of a result that
+// stays in the group; −1 when there are none. The last result has a buffer of
+// its own, as it may be another window on an operand's store.
+func (g *group) buffer(t *tensor) int {
+	f := frameOf(t)
+	return slices.IndexFunc(g.bufs, func(b stripBuffer) bool { return b.frame == f && !b.stored })
 }
 
-// cutStep chooses the strips of a step such that their buffers fit room: the
-// fewest that do.
-func (p *plan) cutStep(s *step, room int64) error {
-	s.strips = strips{n: [4]int{1, 1, 1, 1}}
-	var spilled []int
-	for i, t := range s.in {
-		if t.store.spilled {
-			spilled = append(spilled, i)
-		}
+// resultBuffer returns the index of the strips that step k writes.
+func (g *group) resultBuffer(k int, out *tensor) int {
+	if k == g.last {
+		return g.result
 	}
-	if s.out != nil && s.out.store.spilled {
-		spilled = append(spilled, -1)
-	}
-	if len(spilled) == 0 || p.isTransfer(s) {
-		if room < 0 {
-			return fmt.Errorf("%s %q needs %d bytes more than the scratchpad has", p.layers[s.layer].Op, p.layers[s.layer].Name, -room)
-		}
+	return g.buffer(out)
+}
+
+// passes works out the strips of a group on cluster j, from the last step back
+// to the first.
+func (p *plan) passes(g *group, j int) []pass {
+	part := p.steps[g.last].parts[j]
+	if part.empty() {
 		return nil
 	}
-	cuts := s.cuts()
-	try := func() bool {
-		total := int64(0)
-		s.strips.bufs = s.strips.bufs[:0]
-		for _, i := range spilled {
-			b := p.stripBuffer(s, i)
-			s.strips.bufs = append(s.strips.bufs, b)
-			total += b.size * int64(b.count)
+	pieces, along := g.cut(part)
+	n := len(g.bufs)
+	out := make([]pass, len(pieces))
+	prev := pass{holds: make([]box, n), slot: make([]int, n)}
+	for i, piece := range pieces {
+		q := pass{out: make([]box, g.last-g.first+1), holds: make([]box, n), fresh: make([]box, n), slot: slices.Clone(prev.slot)}
+		settle := func(b int) {
+			q.fresh[b] = freshPart(q.holds[b], prev.holds[b], along)
+			if q.fresh[b].empty() { // nothing new: the strip before serves
+				q.holds[b] = prev.holds[b]
+				return
+			}
+			q.slot[b] = (prev.slot[b] + 1) % 2
 		}
-		return total <= room
+		for k := g.last; k >= g.first; k-- {
+			s := p.steps[k]
+			o := piece
+			if b := g.resultBuffer(k, s.out); k < g.last {
+				settle(b)
+				f := g.bufs[b].frame
+				o = f.back(s.out, q.fresh[b].and(f.whole()))
+			} else if b >= 0 {
+				q.holds[b] = g.bufs[b].of(s.out, piece)
+				q.fresh[b] = q.holds[b]
+				q.slot[b] = i % 2
+			}
+			q.out[k-g.first] = o
+			if o.empty() {
+				continue
+			}
+			for i, t := range s.in {
+				b := g.buffer(t)
+				if b < 0 {
+					continue
+				}
+				need := g.bufs[b].of(t, s.kernel.need(i, o))
+				if g.bufs[b].made { // steps compute all channels
+					need = need.along(3, 0, t.store.dims[3])
+				}
+				q.holds[b] = q.holds[b].hull(need)
+			}
+		}
+		for b := range g.bufs {
+			if !g.bufs[b].made {
+				settle(b)
+			}
+		}
+		out[i] = q
+		prev = pass{holds: q.holds, slot: q.slot}
 	}
-	if try() {
+	return out
+}
+
+// freshPart returns the part of b that prev, the strip before along an axis,
+// does not hold; all of b when they do not follow each other.
+func freshPart(b, prev box, along int) box {
+	if b.empty() || prev.empty() {
+		return b
+	}
+	for i := range b.lo {
+		if i != along && (b.lo[i] != prev.lo[i] || b.hi[i] != prev.hi[i]) {
+			return b
+		}
+	}
+	if prev.lo[along] > b.lo[along] || prev.hi[along] < b.lo[along] {
+		return b
+	}
+	return b.along(along, min(prev.hi[along], b.hi[along]), b.hi[along])
+}
+
+// newGroup returns the group of steps first..last with the buffers it needs, nil
+// when nothing in it is spilled.
+func (p *plan) newGroup(first, last int) *group {
+	g := &group{first: first, last: last, n: [4]int{1, 1, 1, 1}, result: -1}
+	add := func(t *tensor, made bool) {
+		if g.buffer(t) < 0 {
+			g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: made})
+		}
+	}
+	for k := first; k < last; k++ {
+		add(p.steps[k].out, true)
+	}
+	for k := first; k <= last; k++ {
+		for _, t := range p.steps[k].in {
+			if t.store.spilled {
+				add(t, false)
+			}
+		}
+	}
+	if t := p.steps[last].out; t != nil && t.store.spilled {
+		g.result = len(g.bufs)
+		g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: true, stored: true})
+	}
+	if len(g.bufs) == 0 || p.isTransfer(p.steps[first]) {
 		return nil
 	}
-	for axis := range 4 {
+	return g
+}
+
+// cutGroup chooses the fewest strips with which the group's buffers fit room. It
+// reports false when none do.
+func (p *plan) cutGroup(g *group, room int64) bool {
+	var axes []int
+	if g.first < g.last {
+		axes = []int{p.stripAxis(g)}
+	} else {
+		for axis, ok := range p.steps[g.last].cuts() {
+			if ok {
+				axes = append(axes, axis)
+			}
+		}
+	}
+	g.n = [4]int{1, 1, 1, 1}
+	if p.sizeBuffers(g) <= room {
+		return true
+	}
+	for _, axis := range axes {
 		most := 0
-		for _, part := range s.parts {
+		for _, part := range p.steps[g.last].parts {
 			most = max(most, part.ext(axis))
 		}
-		if !cuts[axis] {
-			continue
-		}
-		for n := 2; n <= most; n += max(n/8, 1) {
-			s.strips.n[axis] = n
-			if try() {
-				return nil
+		for n := 2; n < most; n += max(n/8, 1) {
+			g.n[axis] = n
+			if p.sizeBuffers(g) <= room {
+				return true
 			}
 		}
-		s.strips.n[axis] = most
-		if try() {
-			return nil
+		g.n[axis] = max(most, 1)
+		if p.sizeBuffers(g) <= room {
+			return true
 		}
 	}
-	return fmt.Errorf("%s %q cannot be cut into strips that fit the %d bytes of scratchpad that are free while it runs",
-		p.layers[s.layer].Op, p.layers[s.layer].Name, max(room, 0))
+	return false
 }
 
-// stripBuffer returns the buffer that holds any strip of an operand or result.
-func (p *plan) stripBuffer(s *step, operand int) stripBuffer {
-	b := stripBuffer{operand: operand, count: 1}
-	for _, part := range s.parts {
-		if part.empty() {
-			continue
-		}
-		pieces := s.strips.cut(part)
-		if len(pieces) > 1 {
-			b.count = 2
-		}
-		for _, out := range pieces {
-			n := out.numel()
-			elem := 0
-			if operand >= 0 {
-				n, elem = s.kernel.need(operand, out).numel(), s.in[operand].elem
-			} else {
-				elem = s.out.elem
+// stripAxis returns the axis along which a group of several steps is cut.
+func (p *plan) stripAxis(g *group) int {
+	if p.steps[g.last].out.dims[1] > 1 {
+		return 1
+	}
+	return 2
+}
+
+// sizeBuffers sets the sizes of a group's buffers and returns their sum.
+func (p *plan) sizeBuffers(g *group) int64 {
+	for b := range g.bufs {
+		g.bufs[b].size, g.bufs[b].count = 0, 1
+	}
+	for j := range p.clusters {
+		ps := p.passes(g, j)
+		for i := range ps {
+			for b := range g.bufs {
+				buf := &g.bufs[b]
+				buf.size = max(buf.size, roundUp(ps[i].holds[b].numel()*int64(buf.st.elem), p.align))
+				shared := i > 0 && ps[i].slot[b] != ps[i-1].slot[b] && ps[i].fresh[b] != ps[i].holds[b]
+				if shared || len(ps) > 1 && (!buf.made || buf.stored) {
+					buf.count = 2
+				}
 			}
-			b.size = max(b.size, roundUp(n*int64(elem), p.align))
 		}
 	}
-	return b
+	total := int64(0)
+	for _, b := range g.bufs {
+		total += b.size * int64(b.count)
+	}
+	return total
 }
 
 // isTransfer reports whether s brings an input or takes an output.
@@ -137,24 +294,21 @@ func (p *plan) isTransfer(s *step) bool {
 	return false
 }
 
-// orderStrips decides for products cut into strips whether weights or strips
+// orderStrips decides for a product cut into strips whether weights or strips
 // are read from DRAM again: it takes what moves fewer bytes.
-func (p *plan) orderStrips(s *step) {
+func (p *plan) orderStrips(g *group) {
+	s := p.steps[g.last]
 	k, ok := s.kernel.(*product)
-	if !ok || len(s.strips.bufs) == 0 {
+	if !ok || g.first < g.last {
 		return
 	}
 	for j, q := range k.parts {
 		if q == nil || !q.streamed {
 			continue
 		}
-		n := int64(len(s.strips.cut(s.parts[j])))
-		weights := int64(0)
-		for i := range q.chunks {
-			for u := range q.chunks[i].units {
-				weights += q.chunks[i].units[u].bytes(q.chunks[i].tiles, p.chip.TileBytes(k.w.bits))
-			}
-		}
+		pieces, _ := g.cut(s.parts[j])
+		n := int64(len(pieces))
+		weights := p.dramBytes(k, q)
 		in := int64(0)
 		if s.in[0].store.spilled {
 			in = s.kernel.need(0, s.parts[j]).numel()
@@ -168,7 +322,24 @@ func (p *plan) orderStrips(s *step) {
 			inner *= n
 		}
 		if inner+in*int64(len(q.chunks)) < again+in {
-			s.strips.chunkOuter = true
+			g.chunkOuter = true
 		}
 	}
+}
+
+// dramBytes returns the weights of a part as they lie in DRAM.
+func (p *plan) dramBytes(k *product, q *part) int64 {
+	n := int64(0)
+	for i := range q.chunks {
+		for u := range q.chunks[i].units {
+			n += q.chunks[i].units[u].bytes(q.chunks[i].tiles, p.chip.TileBytes(k.w.bits))
+		}
+	}
+	return n
+}
+
+// tooLarge is the error for a step or group that has no strips small enough.
+func (p *plan) tooLarge(i int, room int64) error {
+	l := p.layers[p.steps[i].layer]
+	return fmt.Errorf("%s %q cannot be cut into strips that fit the %d bytes of scratchpad that are free while it runs", l.Op, l.Name, max(room, 0))
 }

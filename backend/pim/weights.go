@@ -159,6 +159,9 @@ type held struct {
 	at, size int64
 }
 
+// rewind makes the next unit go to the start, so that as many as fit stay.
+func (r *ring) rewind() { r.next = r.base }
+
 // find returns where a unit lies, if it is there.
 func (r *ring) find(u *unit) (int64, bool) {
 	for _, h := range r.held {
