@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"situ/runtime"
+)
+
+// modelFlags are the flags of every command that reads a model.
+type modelFlags struct {
+	dims map[string]string
+}
+
+func (f *modelFlags) add(fs *pflag.FlagSet) {
+	fs.StringToStringVar(&f.dims, "dim", nil, "bind a symbolic dimension, as in --dim N=1; repeatable")
+}
+
+func (f *modelFlags) options() (runtime.ModelOptions, error) {
+	o := runtime.ModelOptions{Dims: map[string]int64{}}
+	for name, v := range f.dims {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("--dim %s=%s: the size of a dimension is a positive integer", name, v)
+		}
+		o.Dims[name] = n
+	}
+	return o, nil
+}
+
+// quantFlags say how a float model becomes fixed point.
+type quantFlags struct {
+	o runtime.QuantOptions
+}
+
+func (f *quantFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.o.Weights, "weights", "int8", "weight precision of float models: int8 or int4")
+	fs.StringVar(&f.o.Method, "calibrate", "percentile", "range of activations: minmax, percentile or mse")
+	fs.StringVar(&f.o.CalibrationDir, "calibration", "", "folder of calibration inputs (.npy or .pb, or test_data_set_* folders); without it seeded synthetic inputs are used")
+	fs.IntVar(&f.o.Samples, "samples", 16, "calibration inputs to use at most")
+	fs.Uint64Var(&f.o.Seed, "seed", 1, "seed of synthetic calibration inputs")
+	fs.StringSliceVar(&f.o.Disable, "disable", nil, "passes to leave out")
+}
+
+// spinner shows that work goes on, on standard error, once it has taken two
+// seconds; stop removes it.
+func spinner(cmd *cobra.Command, what string) (stop func()) {
+	done := make(chan struct{})
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		select {
+		case <-done:
+			return
+		case <-time.After(2 * time.Second):
+		}
+		bar := progressbar.NewOptions(-1, progressbar.OptionSetDescription(what),
+			progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				bar.Finish()
+				return
+			case <-tick.C:
+				bar.Add(1)
+			}
+		}
+	}()
+	return func() { close(done); <-finished }
+}
+
+// warn prints warnings to standard error.
+func warn(cmd *cobra.Command, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "situ: warning:", w)
+	}
+}
+
+// split splits a comma-separated list of names.
+func split(s string) []string {
+	var out []string
+	for _, p := range strings.Split(s, ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"situ/runtime"
+	"situ/runtime/report"
+)
+
+func runCmd() *cobra.Command {
+	var mf modelFlags
+	var qf quantFlags
+	var on, inputs, outputs, trace string
+	var functional, timing, force bool
+	var repeat int
+	c := &cobra.Command{
+		Use:   "run MODEL",
+		Short: "Run a model or a compiled program on one target",
+		Long: `Compiles MODEL (an ONNX file, a compiled .pim program, or the name of a model
+that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
+		Example: `  situ run model.onnx --on corsair-card --inputs image.npy --outputs out/
+  situ run digits --on edge-dimc --timing-only --trace digits.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			mo, err := mf.options()
+			if err != nil {
+				return err
+			}
+			if functional && timing {
+				return errors.New("--functional-only and --timing-only exclude each other")
+			}
+			if repeat < 1 {
+				return fmt.Errorf("--repeat %d: at least 1", repeat)
+			}
+			o := runtime.RunOptions{Inputs: inputs, Repeat: repeat}
+			switch {
+			case functional:
+				o.Mode = runtime.FunctionalOnly
+			case timing:
+				o.Mode = runtime.TimingOnly
+			}
+			var traceFile *os.File
+			if trace != "" {
+				if traceFile, err = create(trace, force); err != nil {
+					return err
+				}
+				defer traceFile.Close()
+				o.Trace = traceFile
+			}
+			stop := spinner(cmd, "running")
+			r, err := runtime.RunModel(cmd.Context(), args[0], on, mo, qf.o, o)
+			stop()
+			if err != nil {
+				if traceFile != nil {
+					os.Remove(trace)
+				}
+				return err
+			}
+			warn(cmd, r.Warnings)
+			if outputs != "" {
+				if err := runtime.WriteOutputs(outputs, r.Outputs, force); err != nil {
+					return err
+				}
+			}
+			if wantJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), r.Result)
+			}
+			return report.Run(cmd.OutOrStdout(), r.Title, r.Result)
+		},
+	}
+	mf.add(c.Flags())
+	qf.add(c.Flags())
+	fs := c.Flags()
+	fs.StringVar(&on, "on", "corsair-card", "target: a preset or an architecture file")
+	fs.StringVar(&inputs, "inputs", "", "folder, .npy or .pb file with the inputs")
+	fs.StringVar(&outputs, "outputs", "", "folder to write output_K.npy to")
+	fs.StringVar(&trace, "trace", "", "write a Chrome/Perfetto trace of the units to this file")
+	fs.BoolVar(&functional, "functional-only", false, "compute outputs only, no time or energy")
+	fs.BoolVar(&timing, "timing-only", false, "time and energy only: needs no inputs and no weights")
+	fs.IntVar(&repeat, "repeat", 1, "run the inputs this often, one after the other")
+	fs.BoolVar(&force, "force", false, "replace files that exist")
+	return c
+}
+
+func compileCmd() *cobra.Command {
+	var mf modelFlags
+	var qf quantFlags
+	var on, out string
+	var force bool
+	c := &cobra.Command{
+		Use:     "compile MODEL",
+		Short:   "Compile a model to a program for one target",
+		Example: "  situ compile model.onnx --on corsair-card -o model.pim",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			mo, err := mf.options()
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				return errors.New("compile needs -o FILE for the program")
+			}
+			stop := spinner(cmd, "compiling")
+			r, err := runtime.Compile(cmd.Context(), args[0], on, mo, qf.o)
+			stop()
+			if err != nil {
+				return err
+			}
+			warn(cmd, r.Warnings)
+			if err := writeOut(cmd, out, force, func(w io.Writer) error { _, err := w.Write(r.Encoded); return err }); err != nil {
+				return err
+			}
+			if out == "-" {
+				return nil
+			}
+			if wantJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), r.Summary)
+			}
+			return report.Compiled(cmd.OutOrStdout(), out, &r.Summary)
+		},
+	}
+	mf.add(c.Flags())
+	qf.add(c.Flags())
+	fs := c.Flags()
+	fs.StringVar(&on, "on", "corsair-card", "target: a preset or an architecture file")
+	fs.StringVarP(&out, "output", "o", "", "program file to write")
+	fs.BoolVar(&force, "force", false, "replace the file if it exists")
+	return c
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"situ": func() { os.Exit(Main()) }})
+}
+
+// TestScripts runs testdata/script/*.txtar: commands as a user types them, with
+// what they print. -update rewrites expected outputs.
+func TestScripts(t *testing.T) {
+	shared, err := filepath.Abs(filepath.Join("..", "..", "..", "shared"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:           filepath.Join("testdata", "script"),
+		UpdateScripts: os.Getenv("UPDATE") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("SHARED", shared)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "shared" { // the data beside the project is there
+				_, err := os.Stat(shared)
+				return err == nil, nil
+			}
+			return false, nil
+		},
+	})
+}

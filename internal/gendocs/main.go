@@ -1,0 +1,53 @@
+// Command gendocs writes the reference pages that follow from tables in the
+// code: docs/isa.md from the instruction table and docs/operators.md from the
+// operator table. With -check it writes nothing and fails when a page is stale.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"situ/backend/pim/isa"
+	"situ/ir"
+)
+
+var pages = []struct {
+	path  string
+	write func(io.Writer) error
+}{
+	{"docs/isa.md", isa.Reference},
+	{"docs/operators.md", ir.Reference},
+}
+
+func main() {
+	log.SetFlags(0)
+	check := flag.Bool("check", false, "fail when a page is stale instead of writing it")
+	flag.Parse()
+	for _, p := range pages {
+		if err := update(p.path, p.write, *check); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func update(path string, write func(io.Writer) error, check bool) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	old, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if bytes.Equal(old, b.Bytes()) {
+		return nil
+	}
+	if check {
+		return fmt.Errorf("%s is stale; run make generate", path)
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}

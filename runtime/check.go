@@ -1,0 +1,310 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"situ/ir"
+)
+
+// CheckOptions say what Check runs.
+type CheckOptions struct {
+	Executor string // "eval" or "pim"
+	Target   string // architecture of pim
+	Model    ModelOptions
+	Quant    QuantOptions
+}
+
+// CheckResult is the outcome of one test folder. SQNRdB is nil when the outputs
+// equal the recorded ones.
+type CheckResult struct {
+	Name        string   `json:"name"`
+	Executor    string   `json:"executor"`
+	Pass        bool     `json:"pass"`
+	MaxAbsError float64  `json:"max_abs_error"`
+	MaxRelError float64  `json:"max_rel_error"`
+	SQNRdB      *float64 `json:"sqnr_db"`
+	Reason      string   `json:"reason,omitempty"`
+}
+
+// Tolerances of Check.
+const (
+	floatTolerance = 1e-4  // of the output's magnitude, on eval
+	stepShare      = 0.999 // of elements within one output step, quantised models on pim
+	minSQNR        = 20    // dB, float models on pim
+)
+
+// Check runs every test folder below the given ones and hands each result to
+// yield as it is known. A folder is a test when it holds model.onnx and
+// test_data_set_*. It returns an error when nothing was found, or as soon as
+// yield or the context does.
+func Check(ctx context.Context, dirs []string, o CheckOptions, yield func(CheckResult) error) error {
+	if o.Executor != "eval" && o.Executor != "pim" {
+		return fmt.Errorf("no executor %q; there are eval and pim", o.Executor)
+	}
+	var target *Target
+	if o.Executor == "pim" {
+		var err error
+		if target, err = OpenTarget(o.Target); err != nil {
+			return err
+		}
+		if target.Chip == nil {
+			return fmt.Errorf("%s is not a processing-in-memory architecture, which executor pim needs", o.Target)
+		}
+	}
+	found := 0
+	for _, root := range dirs {
+		tests, err := findTests(root)
+		if err != nil {
+			return err
+		}
+		found += len(tests)
+		for _, dir := range tests {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r := CheckResult{Name: testName(root, dir), Executor: o.Executor}
+			d, reason := checkFolder(ctx, dir, o, target)
+			r.Pass, r.Reason = reason == "", reason
+			r.MaxAbsError, r.MaxRelError = d.maxAbs, d.maxRel
+			if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
+				r.SQNRdB = &s
+			}
+			if err := yield(r); err != nil {
+				return err
+			}
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("no folder with model.onnx and test_data_set_* below %v", dirs)
+	}
+	return nil
+}
+
+// findTests returns the test folders below root, sorted.
+func findTests(root string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() || e.Name() != "model.onnx" {
+			return nil
+		}
+		dir := filepath.Dir(p)
+		if sets, _ := filepath.Glob(filepath.Join(dir, "test_data_set_*")); len(sets) > 0 {
+			out = append(out, dir)
+		}
+		return nil
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+func testName(root, dir string) string {
+	if rel, err := filepath.Rel(root, dir); err == nil && rel != "." {
+		return filepath.ToSlash(rel)
+	}
+	return filepath.Base(dir)
+}
+
+// dataSet is one recorded pair of inputs and outputs.
+type dataSet struct {
+	name    string
+	in, out []named
+}
+
+func readSets(dir string) ([]dataSet, error) {
+	dirs, err := filepath.Glob(filepath.Join(dir, "test_data_set_*"))
+	if err != nil {
+		return nil, err
+	}
+	var sets []dataSet
+	for _, d := range dirs {
+		if st, err := os.Stat(d); err != nil || !st.IsDir() {
+			continue
+		}
+		s := dataSet{name: filepath.Base(d)}
+		if s.in, err = readSet(d, "input"); err != nil {
+			return nil, err
+		}
+		if s.out, err = readSet(d, "output"); err != nil {
+			return nil, err
+		}
+		if len(s.out) == 0 {
+			return nil, fmt.Errorf("%s: no recorded outputs", d)
+		}
+		sets = append(sets, s)
+	}
+	return sets, nil
+}
+
+// checkFolder runs one folder and returns how far its outputs are from the
+// recorded ones, and why it fails ("" when it passes).
+func checkFolder(ctx context.Context, dir string, o CheckOptions, target *Target) (d difference, reason string) {
+	d.exact = true
+	sets, err := readSets(dir)
+	if err != nil {
+		return d, err.Error()
+	}
+	for _, s := range sets {
+		e, reason := checkSet(ctx, dir, s, o, target)
+		d.add(e)
+		if reason != "" {
+			return d, s.name + ": " + reason
+		}
+	}
+	return d, ""
+}
+
+func checkSet(ctx context.Context, dir string, s dataSet, o CheckOptions, target *Target) (d difference, reason string) {
+	mo := o.Model
+	mo.InputShapes = map[string][]int{}
+	for _, in := range s.in {
+		if in.name != "" {
+			mo.InputShapes[in.name] = in.tensor.Shape
+		}
+	}
+	m, err := OpenModel(filepath.Join(dir, "model.onnx"), mo)
+	if err != nil {
+		return d, err.Error()
+	}
+	inputs, err := bind(m.Graph, s.in)
+	if err != nil {
+		return d, err.Error()
+	}
+	if len(s.out) != len(m.Graph.Outputs) {
+		return d, fmt.Sprintf("%d outputs recorded, the model has %d", len(s.out), len(m.Graph.Outputs))
+	}
+	if o.Executor == "eval" {
+		got, err := evaluate(ctx, m.Graph, inputs)
+		if err != nil {
+			return d, err.Error()
+		}
+		return checkEval(m.Graph, got, s.out)
+	}
+	return checkPIM(ctx, m, inputs, s.out, o, target)
+}
+
+// checkEval holds outputs against recorded ones: integers exactly, floats within
+// floatTolerance of the output's magnitude. A quantised model may round a code
+// the other way where the order of float32 sums differs from the recorder's;
+// its outputs must be within one step on stepShare of the elements.
+func checkEval(g *ir.Graph, got []*ir.Tensor, want []named) (d difference, reason string) {
+	d.exact = true
+	quantised := cameQuantised(g)
+	for i, w := range want {
+		if reason := sameKind(got[i], w.tensor); reason != "" {
+			return d, fmt.Sprintf("output %d: %s", i, reason)
+		}
+		step := 0.0
+		if quantised {
+			step = outputStep(g, g.Outputs[i])
+		}
+		e := compare(got[i], w.tensor, step)
+		d.add(e)
+		switch {
+		case e.nanDiff:
+			return d, fmt.Sprintf("output %d: %s", i, nanReason)
+		case step > 0:
+			if e.beyond > allowedBeyond(e.n) {
+				return d, fmt.Sprintf("output %d: %s", i, beyondReason(e, step))
+			}
+		case w.tensor.DType.IsFloat() && e.maxRel > floatTolerance:
+			return d, fmt.Sprintf("output %d: off by %.3g of its magnitude, more than %.0e", i, e.maxRel, floatTolerance)
+		case !w.tensor.DType.IsFloat() && !e.exact:
+			return d, fmt.Sprintf("output %d: %d of %d integers differ", i, e.beyond, e.n)
+		}
+	}
+	return d, ""
+}
+
+const nanReason = "NaN or infinity where the recorded output has none, or the other way round"
+
+// allowedBeyond returns how many of n elements may be more than a step off.
+func allowedBeyond(n int) int { return int(float64(n) * (1 - stepShare)) }
+
+func beyondReason(e difference, step float64) string {
+	return fmt.Sprintf("%d of %d elements are more than one step (%.4g) from the recorded output", e.beyond, e.n, step)
+}
+
+func sameKind(got, want *ir.Tensor) string {
+	if got.DType != want.DType || !slices.Equal(got.Shape, want.Shape) {
+		return fmt.Sprintf("%s%v, recorded is %s%v", got.DType, got.Shape, want.DType, want.Shape)
+	}
+	return ""
+}
+
+// checkPIM compiles the model, emulates it, and holds the bits against the
+// evaluator's and the values against the recorded ones.
+func checkPIM(ctx context.Context, m *Model, inputs []*ir.Tensor, want []named, o CheckOptions, target *Target) (d difference, reason string) {
+	d.exact = true
+	p, err := prepare(ctx, m, o.Quant, [][]*ir.Tensor{inputs})
+	if err != nil {
+		return d, err.Error()
+	}
+	ref, err := evaluate(ctx, p.Fixed, inputs)
+	if err != nil {
+		return d, err.Error()
+	}
+	got, err := emulate(ctx, p, target, inputs)
+	if err != nil {
+		return d, err.Error()
+	}
+	for i, w := range want {
+		if reason := sameKind(got[i], w.tensor); reason != "" {
+			return d, fmt.Sprintf("output %d: %s", i, reason)
+		}
+		if !sameBits(got[i], ref[i]) {
+			e := compare(got[i], ref[i], 0)
+			return e, fmt.Sprintf("output %d: emulator and evaluator differ in %d of %d elements", i, e.beyond, e.n)
+		}
+		step := outputStep(p.Fixed, p.Fixed.Outputs[i])
+		e := compare(got[i], w.tensor, step)
+		d.add(e)
+		if e.nanDiff {
+			return d, fmt.Sprintf("output %d: %s", i, nanReason)
+		}
+		if p.CameQuantised && e.beyond > allowedBeyond(e.n) {
+			return d, fmt.Sprintf("output %d: %s", i, beyondReason(e, step))
+		}
+	}
+	if s := d.sqnr(); !p.CameQuantised && s < minSQNR {
+		return d, fmt.Sprintf("signal-to-quantisation-noise ratio %.1f dB, less than %d", s, minSQNR)
+	}
+	return d, ""
+}
+
+// outputStep returns the size of one quantisation step of a graph output: the
+// largest scale among the codes it follows from most directly, or 1 when it is
+// codes itself. It is 0 for an output that follows from no codes.
+func outputStep(g *ir.Graph, output ir.ValueID) float64 {
+	var step float64
+	seen := map[ir.ValueID]bool{}
+	todo := []ir.ValueID{output}
+	for len(todo) > 0 {
+		id := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		op := g.DefOp(id)
+		if seen[id] || op == nil {
+			continue
+		}
+		seen[id] = true
+		switch q := g.Type(op.In[0]).Quant; {
+		case g.Type(id).DType.IsInt() && g.Type(id).Quant != nil:
+			step = max(step, 1)
+		case op.Kind == ir.Dequantize && q != nil:
+			for _, s := range q.Scale {
+				step = max(step, float64(s))
+			}
+		default:
+			todo = append(todo, op.In...)
+		}
+	}
+	return step
+}

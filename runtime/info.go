@@ -1,0 +1,105 @@
+package runtime
+
+import (
+	"cmp"
+	"slices"
+
+	"situ/ir"
+)
+
+// TensorInfo is the name and type of an input or output.
+type TensorInfo struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Shape []int  `json:"shape"`
+}
+
+// OperatorCount says how often an IR operator occurs.
+type OperatorCount struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// ModelInfo is what is in a model.
+type ModelInfo struct {
+	Name       string          `json:"name"`
+	Opset      int64           `json:"opset,omitempty"`
+	FileBytes  int64           `json:"file_bytes"`
+	Parameters int64           `json:"parameters"`
+	MACs       int64           `json:"macs"`
+	Quantised  bool            `json:"quantised"`
+	Inputs     []TensorInfo    `json:"inputs"`
+	Outputs    []TensorInfo    `json:"outputs"`
+	Operators  []OperatorCount `json:"operators"`
+}
+
+// Info opens a model and describes it.
+func Info(name string, o ModelOptions) (*ModelInfo, error) {
+	m, err := OpenModel(name, o)
+	if err != nil {
+		return nil, err
+	}
+	i := &ModelInfo{Name: m.Name, Opset: m.Opset, FileBytes: m.Bytes}
+	if p := m.Program; p != nil {
+		i.Quantised = true
+		i.Parameters = p.WeightBytes
+		for _, l := range p.Layers {
+			i.MACs += l.MACs
+		}
+		for _, t := range p.Inputs {
+			i.Inputs = append(i.Inputs, TensorInfo{t.Name, ioType(t.DType).String(), t.Shape})
+		}
+		for _, t := range p.Outputs {
+			i.Outputs = append(i.Outputs, TensorInfo{t.Name, ioType(t.DType).String(), t.Shape})
+		}
+		return i, nil
+	}
+	g := m.Graph
+	i.MACs = MACs(g)
+	i.Quantised = cameQuantised(g)
+	for v := range g.Values {
+		if g.Values[v].Const != nil {
+			i.Parameters += int64(g.Values[v].Const.Numel())
+		}
+	}
+	for _, id := range g.Inputs {
+		i.Inputs = append(i.Inputs, tensorInfo(g, id))
+	}
+	for _, id := range g.Outputs {
+		i.Outputs = append(i.Outputs, tensorInfo(g, id))
+	}
+	counts := map[string]int{}
+	for k := range g.Ops {
+		counts[g.Ops[k].Kind.String()]++
+	}
+	for name, n := range counts {
+		i.Operators = append(i.Operators, OperatorCount{name, n})
+	}
+	slices.SortFunc(i.Operators, func(a, b OperatorCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
+	return i, nil
+}
+
+func tensorInfo(g *ir.Graph, id ir.ValueID) TensorInfo {
+	v := g.Value(id)
+	return TensorInfo{v.Name, v.Type.DType.String(), v.Type.Shape}
+}
+
+// MACs counts the multiply-accumulates of the convolutions and matrix products
+// of one inference.
+func MACs(g *ir.Graph) int64 {
+	var n int64
+	for i := range g.Ops {
+		op := &g.Ops[i]
+		switch op.Kind {
+		case ir.Conv2D:
+			w := g.Type(op.In[1]).Shape // OHWI
+			n += int64(g.Type(op.Out).Numel()) * int64(w[1]) * int64(w[2]) * int64(w[3])
+		case ir.MatMul:
+			a := g.Type(op.In[0]).Shape
+			n += int64(g.Type(op.Out).Numel()) * int64(a[len(a)-1])
+		}
+	}
+	return n
+}

@@ -1,0 +1,207 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"situ/arch"
+	"situ/backend/pim"
+	"situ/backend/pim/isa"
+	"situ/emulator"
+	"situ/ir"
+)
+
+// Mode says what a run computes.
+type Mode uint8
+
+// Modes of a run. Full gives outputs, time, bytes and energy.
+const (
+	Full           Mode = iota
+	FunctionalOnly      // outputs only
+	TimingOnly          // time, bytes and energy only
+)
+
+func (m Mode) emulator() emulator.Mode {
+	return [...]emulator.Mode{Full: emulator.Full, FunctionalOnly: emulator.Functional, TimingOnly: emulator.Timing}[m]
+}
+
+// compiled is a program with the machine it is loaded on.
+type compiled struct {
+	program *isa.Program
+	machine *emulator.Machine
+}
+
+// load puts a program on a chip.
+func load(p *isa.Program, c *arch.Chip) (*compiled, error) {
+	m, err := emulator.Load(p, c)
+	if err != nil {
+		return nil, err
+	}
+	return &compiled{p, m}, nil
+}
+
+// compile compiles a prepared model for a chip, once for each objective.
+func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error) {
+	if t.Chip == nil {
+		return nil, fmt.Errorf("%s is a GPU; programs are compiled for processing-in-memory architectures", t.Name)
+	}
+	key := fmt.Sprintf("%x %d", t.Chip.Fingerprint(), objective)
+	if c, ok := p.programs[key]; ok {
+		return c, nil
+	}
+	prog, err := pim.Compile(p.Fixed, t.Chip, pim.Options{Objective: objective, Quant: p.Quant})
+	if err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
+	}
+	c, err := load(prog, t.Chip)
+	if err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
+	}
+	p.programs[key] = c
+	return c, nil
+}
+
+// run executes one inference, repeat times in the timing model.
+func (c *compiled) run(ctx context.Context, inputs []*ir.Tensor, mode Mode, repeat int, trace io.Writer) (*emulator.Report, []*ir.Tensor, error) {
+	var in [][]byte
+	if mode != TimingOnly {
+		for _, t := range inputs {
+			b, err := binary.Append(nil, binary.LittleEndian, t.Any())
+			if err != nil {
+				return nil, nil, err
+			}
+			in = append(in, b)
+		}
+	}
+	r, out, err := c.machine.Run(ctx, in, emulator.Options{Mode: mode.emulator(), Repeat: repeat, Trace: trace})
+	if err != nil {
+		return nil, nil, err
+	}
+	var outputs []*ir.Tensor
+	for i, b := range out {
+		io := &c.program.Outputs[i]
+		t := ir.Zeros(ioType(io.DType), io.Shape...)
+		if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, t.Any()); err != nil {
+			return nil, nil, fmt.Errorf("output %s: %w", io.Name, err)
+		}
+		outputs = append(outputs, t)
+	}
+	return r, outputs, nil
+}
+
+// ioType returns the element type of a program's input or output.
+func ioType(d isa.DType) ir.DType {
+	return [...]ir.DType{isa.F32: ir.F32, isa.I8: ir.I8, isa.U8: ir.U8, isa.I32: ir.I32, isa.I64: ir.I64}[d]
+}
+
+// emulate returns the outputs of a prepared model on a chip.
+func emulate(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
+	c, err := p.compile(t, pim.Latency)
+	if err != nil {
+		return nil, err
+	}
+	_, out, err := c.run(ctx, inputs, FunctionalOnly, 1, nil)
+	return out, err
+}
+
+// measured fills a Result from the report of one inference on a chip.
+func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
+	res := &Result{
+		Model: p.Model, Target: t.Name, Quant: p.Quant,
+		LatencyS: seconds(r.LatencyPS), Cycles: r.Cycles, MACs: r.MACs,
+		Utilisation: r.Utilisation,
+		Energy:      Energy(r.Energy), Bytes: Bytes(r.Bytes), Compulsory: r.Compulsory,
+		Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
+		Load: &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
+	}
+	if r.LatencyPS > 0 {
+		res.ThroughputS, res.UtilisationTP = 1/seconds(r.LatencyPS), r.Utilisation
+	}
+	for _, f := range p.Fallbacks {
+		res.Fallback = append(res.Fallback, Fallback(f))
+	}
+	for _, l := range r.Layer {
+		res.Layers = append(res.Layers, LayerCost{
+			Name: l.Name, Op: l.Op, MACs: l.MACs, Mapping: l.Mapping,
+			TimeS: seconds(l.EndPS - l.StartPS), Energy: Energy(l.Energy), Bytes: Bytes(l.Bytes),
+		})
+	}
+	return res
+}
+
+func seconds(ps int64) float64 { return float64(ps) * 1e-12 }
+
+// steadyInputs is how many inputs are run back to back to find the interval
+// between them; the first fills the pipeline.
+const steadyInputs = 4
+
+// steady returns the throughput of a chip filled with copies of a program, and
+// the share of the arrays' peak that it keeps busy. Copies share the card's
+// DRAM; the program's own traffic to it bounds how many inputs a second fit.
+func (c *compiled) steady(ctx context.Context, t *Target) (perS, utilisation float64, replicas int, err error) {
+	r, _, err := c.run(ctx, nil, TimingOnly, steadyInputs, nil)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	replicas = max(1, c.program.Replicas)
+	perS = float64(replicas) / seconds(max(1, r.IntervalPS))
+	if r.Bytes.DRAM > 0 {
+		perS = min(perS, t.Chip.DRAM.GBs.Value*1e9/float64(r.Bytes.DRAM))
+	}
+	return perS, r.Utilisation * perS * seconds(r.IntervalPS), replicas, nil
+}
+
+// runPIM runs a prepared model on a chip: outputs, time, bytes, energy, and the
+// throughput of the whole chip.
+func runPIM(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor, o RunOptions) (*Result, []*ir.Tensor, error) {
+	c, err := p.compile(t, pim.Latency)
+	if err != nil {
+		return nil, nil, err
+	}
+	res, outputs, err := runProgram(ctx, c, t, inputs, o)
+	if err != nil || o.Mode == FunctionalOnly {
+		return res, outputs, err
+	}
+	many, err := p.compile(t, pim.Throughput)
+	if err != nil {
+		return nil, nil, err
+	}
+	if perS, use, n, err := many.steady(ctx, t); err != nil {
+		return nil, nil, err
+	} else if perS > res.ThroughputS {
+		res.ThroughputS, res.UtilisationTP = perS, use
+		res.Mapping = mapping(c.program, many.program, n, t)
+	}
+	return res, outputs, nil
+}
+
+// runProgram runs a loaded program and measures it.
+func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor, o RunOptions) (*Result, []*ir.Tensor, error) {
+	r, outputs, err := c.run(ctx, inputs, o.Mode, max(1, o.Repeat), o.Trace)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Mode == FunctionalOnly {
+		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Peak: t.Peak(), HostSPerRun: r.Host.Seconds()}, outputs, nil
+	}
+	res := measured(r, c.program, t)
+	perS, use, n, err := c.steady(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	res.ThroughputS, res.UtilisationTP = perS, use
+	res.Mapping = mapping(c.program, c.program, n, t)
+	return res, outputs, nil
+}
+
+// mapping says in words how a chip is used for one input and at steady state.
+func mapping(one, many *isa.Program, replicas int, t *Target) string {
+	s := fmt.Sprintf("one input uses %d of %d clusters", len(one.Main), t.Chip.NumClusters())
+	if t.Chip.NumClusters() == 1 {
+		return "one cluster; consecutive inputs overlap"
+	}
+	return s + fmt.Sprintf("; steady state runs %d copies of %d clusters side by side", replicas, len(many.Main))
+}

@@ -1,0 +1,181 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"situ/ir"
+	"situ/ir/eval"
+	"situ/passes"
+)
+
+// QuantOptions say how a float model becomes fixed point; models that came
+// quantised keep their own scales and zero points.
+type QuantOptions struct {
+	Weights        string // "int8" or "int4"
+	Method         string // "minmax", "percentile" or "mse"
+	CalibrationDir string // folder of inputs, "" for what ships with the model, or synthetic ones
+	Samples        int    // calibration inputs to use at most
+	Seed           uint64 // of synthetic inputs
+
+	Disable   []string
+	StopAfter string
+	DumpAfter string
+	Dump      io.Writer
+}
+
+// Prepared is a model in fixed point, ready for any target.
+type Prepared struct {
+	Model         *Model
+	Fixed         *ir.Graph
+	CameQuantised bool   // the model brought its own scales
+	Quant         string // for people
+	Fallback      []Fallback
+	Warnings      []string
+
+	programs map[string]*compiled // by target name
+}
+
+// Prepare takes a model through the passes.
+func Prepare(ctx context.Context, m *Model, q QuantOptions) (*Prepared, error) {
+	return prepare(ctx, m, q, nil)
+}
+
+// prepare is Prepare with calibration inputs that come first when there are any.
+func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.Tensor) (*Prepared, error) {
+	if m.Graph == nil {
+		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
+	}
+	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), programs: map[string]*compiled{}}
+	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, DumpAfter: q.DumpAfter, Dump: q.Dump}
+	if p.CameQuantised {
+		p.Quant = "as the model came"
+	} else {
+		var err error
+		if cfg.Quant, err = quantisation(m, q, calibration, p); err != nil {
+			return nil, err
+		}
+		p.Quant = "int8"
+		if q.Weights == "int4" {
+			p.Quant = "int8 activations, int4 weights"
+		}
+	}
+	r, err := passes.RunContext(ctx, m.Graph, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	p.Fixed = r.Graph
+	for _, f := range r.Fallback {
+		p.Fallback = append(p.Fallback, Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
+	}
+	return p, nil
+}
+
+// quantisation chooses calibration inputs: those given, a folder, what ships
+// with the model, or seeded synthetic ones with a warning.
+func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (passes.Quantisation, error) {
+	var z passes.Quantisation
+	switch q.Weights {
+	case "", "int8":
+		z.WeightBits = 8
+	case "int4":
+		z.WeightBits = 4
+	default:
+		return z, fmt.Errorf("no weight precision %q; there are int8 and int4", q.Weights)
+	}
+	if q.Method != "" {
+		var err error
+		if z.Method, err = passes.ParseMethod(q.Method); err != nil {
+			return z, err
+		}
+	}
+	limit := q.Samples
+	if limit <= 0 {
+		limit = 16
+	}
+	switch {
+	case q.CalibrationDir != "":
+		sets, err := readInputs(q.CalibrationDir)
+		if err != nil {
+			return z, fmt.Errorf("calibration inputs: %w", err)
+		}
+		for _, s := range sets[:min(limit, len(sets))] {
+			in, err := bind(m.Graph, s)
+			if err != nil {
+				return z, fmt.Errorf("calibration inputs: %w", err)
+			}
+			z.Inputs = append(z.Inputs, in)
+		}
+	case len(given) > 0:
+		z.Inputs = given
+	case m.Ships != nil:
+		images, err := m.Ships.Calibration()
+		if err != nil {
+			return z, err
+		}
+		shape := m.Graph.Type(m.Graph.Inputs[0]).Shape
+		for _, img := range images {
+			z.Inputs = append(z.Inputs, []*ir.Tensor{ir.NewTensor(ir.F32, shape, img)})
+		}
+	default:
+		const synthetics = 2 // enough for a range; more would only repeat the same distribution
+		for i := range uint64(min(limit, synthetics)) {
+			z.Inputs = append(z.Inputs, synthetic(m.Graph, q.Seed+i))
+		}
+		p.Warnings = append(p.Warnings, "calibrated with seeded synthetic inputs (standard normal): time and energy hold, accuracy does not; give --calibration DIR with real inputs")
+	}
+	return z, nil
+}
+
+// cameQuantised reports whether a model states scales of its own.
+func cameQuantised(g *ir.Graph) bool {
+	for i := range g.Ops {
+		switch op := &g.Ops[i]; op.Kind {
+		case ir.Quantize, ir.Dequantize:
+			return true
+		case ir.Conv2D, ir.MatMul:
+			if g.Type(op.In[0]).DType.IsInt() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// evaluate runs a graph on the reference evaluator.
+func evaluate(ctx context.Context, g *ir.Graph, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
+	e, err := eval.New(g)
+	if err != nil {
+		return nil, err
+	}
+	return e.Run(ctx, inputs, eval.Options{})
+}
+
+// PassNames lists the passes in order.
+func PassNames() []string { return passes.Names() }
+
+// Dump prints the IR of a model as q.DumpAfter says; "import" prints it before
+// any pass.
+func Dump(ctx context.Context, name string, o ModelOptions, q QuantOptions) error {
+	m, err := OpenModel(name, o)
+	if err != nil {
+		return err
+	}
+	if m.Graph == nil {
+		return fmt.Errorf("%s is a compiled program; print it with situ dis", name)
+	}
+	if q.DumpAfter == "import" || q.DumpAfter == "all" {
+		if _, err := fmt.Fprintf(q.Dump, "# import\n%s\n", m.Graph.String()); err != nil {
+			return err
+		}
+		if q.DumpAfter == "import" {
+			return nil
+		}
+	}
+	if q.StopAfter == "" && q.DumpAfter != "all" {
+		q.StopAfter = q.DumpAfter
+	}
+	_, err = Prepare(ctx, m, q)
+	return err
+}

@@ -1,0 +1,61 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"io"
+	"strings"
+
+	"situ/runtime"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"unit": Unit, "bytes": Bytes, "percent": percent, "dims": dimensions,
+}).Parse(pageText))
+
+type section struct {
+	Result               *runtime.Result
+	EnergyPlot, TimePlot template.HTML
+}
+
+// HTML writes one self-contained page: the comparison table, energy by level
+// for each target, a roofline, and time and energy of every layer.
+func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error {
+	var text bytes.Buffer
+	if err := Compare(&text, title, rs, acc); err != nil {
+		return err
+	}
+	energy, err := energyPlot(rs)
+	if err != nil {
+		return err
+	}
+	roof, err := rooflinePlot(rs)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Title, Text, Conclusion string
+		Energy, Roofline        template.HTML
+		Sections                []section
+	}{
+		Title: title, Text: strings.TrimSpace(text.String()), Conclusion: Conclusion(rs),
+		// The plots come from our own renderer, whose text is escaped by it.
+		Energy: template.HTML(energy), Roofline: template.HTML(roof),
+	}
+	for _, r := range rs {
+		e, err := layerPlot(r, "Energy of each layer, "+r.Target, "J", func(l *runtime.LayerCost) float64 { return l.Energy.Total })
+		if err != nil {
+			return err
+		}
+		t, err := layerPlot(r, "Time of each layer, "+r.Target, "s", func(l *runtime.LayerCost) float64 { return l.TimeS })
+		if err != nil {
+			return err
+		}
+		data.Sections = append(data.Sections, section{r, template.HTML(e), template.HTML(t)})
+	}
+	return page.Execute(w, data)
+}

@@ -1,0 +1,115 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"situ/models"
+	"situ/runtime"
+)
+
+// Run writes the result of one model on one target.
+func Run(w io.Writer, title string, r *runtime.Result) error {
+	if err := Compare(w, title, []*runtime.Result{r}, nil); err != nil {
+		return err
+	}
+	if r.Mapping != "" {
+		fmt.Fprintf(w, "\n%s\n", r.Mapping)
+	}
+	if a := r.Agreement; a != nil {
+		bits := "the same bits as the reference evaluator"
+		if !a.BitExact {
+			bits = "bits differ from the reference evaluator"
+		}
+		fmt.Fprintf(w, "\noutputs: %s; against the model as given: largest error %.4g, signal to quantisation noise %s\n", bits, a.MaxAbsError, dB(a.SQNRdB))
+	}
+	for _, o := range r.Outputs {
+		fmt.Fprintf(w, "output %q %s[%s] sha256 %s\n", o.Name, o.Type, dimensions(o.Shape), o.SHA256[:16])
+	}
+	_, err := fmt.Fprintf(w, "emulated in %s here\n", Unit(r.HostSPerRun, "s"))
+	return err
+}
+
+// dB formats a ratio in decibels, nil being no noise at all.
+func dB(v *float64) string {
+	if v == nil {
+		return "∞ (equal)"
+	}
+	return fmt.Sprintf("%.1f dB", *v)
+}
+
+// Compiled writes what compiling produced.
+func Compiled(w io.Writer, path string, s *runtime.ProgramSummary) error {
+	var g grid
+	g.add("program", path)
+	g.add("model", s.Model)
+	g.add("target", s.Target)
+	g.add("quantisation", s.Quant)
+	g.add("clusters used", fmt.Sprintf("%d of %d", s.Clusters, s.ClustersTotal))
+	g.add("instructions", fmt.Sprint(s.Instructions))
+	g.add("weights", Bytes(s.WeightBytes))
+	g.add("weight SRAM, a core", fmt.Sprintf("%s of %s", Bytes(s.WeightSRAM), Bytes(s.WeightSRAMTotal)))
+	g.add("scratchpad, a cluster", fmt.Sprintf("%s of %s", Bytes(s.Scratchpad), Bytes(s.ScratchpadTotal)))
+	g.add("file", Bytes(s.FileBytes))
+	g.add("compiled in", Unit(s.CompileS, "s"))
+	return g.write(w)
+}
+
+// Check writes one line a test.
+func Check(w io.Writer, r runtime.CheckResult) error {
+	mark := "pass"
+	if !r.Pass {
+		mark = "FAIL"
+	}
+	line := fmt.Sprintf("%s  %-44s max error %.3g (%.2g of magnitude)", mark, r.Name, r.MaxAbsError, r.MaxRelError)
+	if r.SQNRdB != nil && r.Executor != "eval" {
+		line += fmt.Sprintf(", SQNR %.1f dB", *r.SQNRdB)
+	}
+	if r.Reason != "" {
+		line += "\n      " + r.Reason
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+// Models lists models that ship.
+func Models(w io.Writer, ms []models.Model) error {
+	for _, m := range ms {
+		if _, err := fmt.Fprintf(w, "%-12s %s; %s\n", m.Name, m.Description, m.Source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Info writes what is in a model.
+func Info(w io.Writer, i *runtime.ModelInfo) error {
+	var g grid
+	g.add("model", i.Name)
+	if i.Opset > 0 {
+		g.add("opset", fmt.Sprint(i.Opset))
+	}
+	g.add("file", Bytes(i.FileBytes))
+	g.add("parameters", fmt.Sprint(i.Parameters))
+	g.add("multiply-accumulates", fmt.Sprint(i.MACs))
+	for _, t := range i.Inputs {
+		g.add("input", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
+	}
+	for _, t := range i.Outputs {
+		g.add("output", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
+	}
+	for _, o := range i.Operators {
+		g.add("operator "+o.Name, fmt.Sprint(o.Count))
+	}
+	return g.write(w)
+}
+
+// Archs lists architectures with their peaks.
+func Archs(w io.Writer, as []runtime.ArchInfo) error {
+	var g grid
+	g.add("name", "int8 peak", "on-chip memory", "DRAM", "")
+	for _, a := range as {
+		g.add(a.Name, Unit(a.Int8OpsPerS, "OP/s"), Bytes(a.SRAMBytes), Unit(a.DRAMBytesPerS, "B/s"), a.Description)
+	}
+	return g.write(w)
+}

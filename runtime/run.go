@@ -1,0 +1,270 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"situ/backend/pim"
+	"situ/backend/pim/isa"
+	"situ/ir"
+)
+
+// RunOptions say what a run does.
+type RunOptions struct {
+	Inputs string // file or folder, "" for synthetic inputs
+	Mode   Mode
+	Repeat int // inputs run back to back in the timing model
+	Trace  io.Writer
+}
+
+// RunReport is the outcome of RunModel.
+type RunReport struct {
+	Title    string
+	Result   *Result
+	Outputs  []*ir.Tensor
+	Warnings []string
+}
+
+// RunModel runs a model, or a program compiled earlier, on one
+// processing-in-memory target.
+func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOptions, o RunOptions) (*RunReport, error) {
+	t, err := OpenTarget(on)
+	if err != nil {
+		return nil, err
+	}
+	if t.Chip == nil {
+		return nil, fmt.Errorf("%s is a GPU, which situ compares by a model and does not run; use situ compare", t.Name)
+	}
+	var given []named
+	if o.Inputs != "" {
+		sets, err := readInputs(o.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		given = sets[0]
+		mo.InputShapes = map[string][]int{}
+		for _, n := range given {
+			if n.name != "" {
+				mo.InputShapes[n.name] = n.tensor.Shape
+			}
+		}
+	}
+	m, err := OpenModel(name, mo)
+	if err != nil {
+		return nil, err
+	}
+	if m.Program != nil {
+		return runFile(ctx, m.Program, t, given, q, o)
+	}
+	inputs, warnings, err := chooseInputs(m, given, q)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Prepare(ctx, m, q)
+	if err != nil {
+		return nil, err
+	}
+	res, outputs, err := runPIM(ctx, p, t, inputs, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &RunReport{Title: title(p), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
+	res.Fallback = p.Fallback
+	if o.Mode != TimingOnly {
+		res.Outputs = describe(outputNames(m.Graph), outputs)
+		res.Agreement, err = agreement(ctx, p, inputs, outputs)
+	}
+	return r, err
+}
+
+// runFile runs a compiled program, which has no graph to compare with.
+func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q QuantOptions, o RunOptions) (*RunReport, error) {
+	c, err := load(p, t.Chip)
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.Model, err)
+	}
+	g := &ir.Graph{Name: p.Model}
+	var names []string
+	for i := range p.Inputs {
+		g.AddInput(p.Inputs[i].Name, ir.TypeOf(ioType(p.Inputs[i].DType), p.Inputs[i].Shape...))
+	}
+	for i := range p.Outputs {
+		names = append(names, p.Outputs[i].Name)
+	}
+	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, given, q)
+	if err != nil {
+		return nil, err
+	}
+	res, outputs, err := runProgram(ctx, c, t, inputs, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Mode != TimingOnly {
+		res.Outputs = describe(names, outputs)
+	}
+	return &RunReport{Title: fmt.Sprintf("%s   compiled program   %s   batch 1", p.Model, p.Quant), Result: res, Outputs: outputs, Warnings: warnings}, nil
+}
+
+// chooseInputs takes given inputs, a test input that ships with the model, or
+// seeded synthetic ones.
+func chooseInputs(m *Model, given []named, q QuantOptions) ([]*ir.Tensor, []string, error) {
+	if given != nil {
+		in, err := bind(m.Graph, given)
+		return in, nil, err
+	}
+	if m.Ships != nil {
+		images, _, err := m.Ships.Test()
+		if err != nil {
+			return nil, nil, err
+		}
+		return []*ir.Tensor{ir.NewTensor(ir.F32, m.Graph.Type(m.Graph.Inputs[0]).Shape, images[0])}, nil, nil
+	}
+	return synthetic(m.Graph, q.Seed), nil, nil
+}
+
+// agreement compares outputs of the emulator with the evaluator's on the same
+// fixed-point graph and with those of the model as it came.
+func agreement(ctx context.Context, p *Prepared, inputs, outputs []*ir.Tensor) (*Agreement, error) {
+	fixed, err := evaluate(ctx, p.Fixed, inputs)
+	if err != nil {
+		return nil, err
+	}
+	float, err := evaluate(ctx, p.Model.Graph, inputs)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agreement{BitExact: true}
+	d := difference{exact: true}
+	for i := range outputs {
+		a.BitExact = a.BitExact && sameBits(outputs[i], fixed[i])
+		d.add(compare(outputs[i], float[i], 0))
+	}
+	a.MaxAbsError = d.maxAbs
+	if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
+		a.SQNRdB = &s
+	}
+	return a, nil
+}
+
+func outputNames(g *ir.Graph) []string {
+	var names []string
+	for _, id := range g.Outputs {
+		names = append(names, g.Value(id).Name)
+	}
+	return names
+}
+
+// title is the first line of a report.
+func title(p *Prepared) string {
+	what := p.Model.Name
+	if p.Model.Ships != nil {
+		what += "   " + p.Model.Ships.Description
+	}
+	return fmt.Sprintf("%s   %s MACs   %s   batch 1", what, count(MACs(p.Fixed)), p.Quant)
+}
+
+// count formats a large number: 1,480,000 is "1.48 M".
+func count(n int64) string {
+	switch v := float64(n); {
+	case n >= 1e9:
+		return fmt.Sprintf("%.3g G", v/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.3g M", v/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.3g k", v/1e3)
+	}
+	return fmt.Sprint(n)
+}
+
+// ProgramSummary describes a compiled program.
+type ProgramSummary struct {
+	Model           string  `json:"model"`
+	Target          string  `json:"target"`
+	Quant           string  `json:"quant"`
+	Clusters        int     `json:"clusters"`
+	ClustersTotal   int     `json:"clusters_total"`
+	Instructions    int     `json:"instructions"`
+	WeightBytes     int64   `json:"weight_bytes"`
+	WeightSRAM      int64   `json:"weight_sram_bytes"` // used of each core
+	WeightSRAMTotal int64   `json:"weight_sram_bytes_total"`
+	Scratchpad      int64   `json:"scratchpad_bytes"` // used of each cluster
+	ScratchpadTotal int64   `json:"scratchpad_bytes_total"`
+	FileBytes       int64   `json:"file_bytes"`
+	CompileS        float64 `json:"compile_s"`
+}
+
+// CompileReport is the outcome of Compile.
+type CompileReport struct {
+	Encoded  []byte // the .pim file
+	Summary  ProgramSummary
+	Warnings []string
+}
+
+// Compile compiles a model for one processing-in-memory target.
+func Compile(ctx context.Context, name, on string, mo ModelOptions, q QuantOptions) (*CompileReport, error) {
+	start := time.Now()
+	t, err := OpenTarget(on)
+	if err != nil {
+		return nil, err
+	}
+	m, err := OpenModel(name, mo)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Prepare(ctx, m, q)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.compile(t, pim.Latency)
+	if err != nil {
+		return nil, err
+	}
+	b, err := isa.Encode(c.program)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, streams := range [][]isa.Stream{c.program.Init, c.program.Main} {
+		for _, s := range streams {
+			n += len(s.Insts)
+		}
+	}
+	return &CompileReport{Encoded: b, Warnings: p.Warnings, Summary: ProgramSummary{
+		Model: m.Name, Target: t.Name, Quant: p.Quant,
+		Clusters: len(c.program.Main), ClustersTotal: t.Chip.NumClusters(), Instructions: n,
+		WeightBytes: c.program.WeightBytes, WeightSRAM: c.program.WeightSRAMBytes, WeightSRAMTotal: t.Chip.WeightSRAM.Bytes.Int(),
+		Scratchpad: c.program.ScratchpadBytes, ScratchpadTotal: t.Chip.Scratchpad.Bytes.Int(),
+		FileBytes: int64(len(b)), CompileS: time.Since(start).Seconds(),
+	}}, nil
+}
+
+// Disassemble writes the program of a .pim file as text.
+func Disassemble(w io.Writer, path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	p, err := isa.Decode(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return isa.Disassemble(w, p)
+}
+
+// Assemble returns the .pim file of a program in text form.
+func Assemble(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := isa.Assemble(f, path)
+	if err != nil {
+		return nil, err
+	}
+	return isa.Encode(p)
+}
