@@ -20,7 +20,7 @@ import (
 // maxFeedback bounds the number of inputs of a product that H is made for, and
 // feedbackRows the operands it is made of.
 const (
-	maxFeedback  = 2048
+	maxFeedback  = 1152
 	feedbackRows = 4096
 )
 
