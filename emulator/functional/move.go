@@ -59,9 +59,19 @@ func copyRow(dst, src []byte, d, s int64, r *runs) {
 			dst[d] = src[s]
 			d, s = d+ds, s+ss
 		}
+	case 2:
+		for range r.n1 {
+			*(*[2]byte)(dst[d:]) = *(*[2]byte)(src[s:])
+			d, s = d+ds, s+ss
+		}
 	case 4:
 		for range r.n1 {
 			*(*[4]byte)(dst[d:]) = *(*[4]byte)(src[s:])
+			d, s = d+ds, s+ss
+		}
+	case 8:
+		for range r.n1 {
+			*(*[8]byte)(dst[d:]) = *(*[8]byte)(src[s:])
 			d, s = d+ds, s+ss
 		}
 	default:

@@ -40,6 +40,11 @@ func (c *cluster) maxPool(a []int64) error {
 			left := w.x0 + j*w.strideW
 			kx0, kx1 := span(left, w.dilW, w.kw, 0, w.inW)
 			dst := c.sp[a[isa.MaxPoolDst]+i*w.dstSy+j*w.dstSx:][:w.c]
+			if len(dst) < fewChannels {
+				at := a[isa.MaxPoolSrc] + (top+ky0*w.dilH)*w.srcSy + (left+kx0*w.dilW)*w.srcSx
+				maxOfFew(dst, c.sp, at, ky1-ky0, w.dilH*w.srcSy, kx1-kx0, w.dilW*w.srcSx)
+				continue
+			}
 			first := true
 			for ky := ky0; ky < ky1; ky++ {
 				at := a[isa.MaxPoolSrc] + (top+ky*w.dilH)*w.srcSy + (left+kx0*w.dilW)*w.srcSx
@@ -60,6 +65,26 @@ func (c *cluster) maxPool(a []int64) error {
 		}
 	}
 	return nil
+}
+
+// fewChannels is below how many channels a call for each place costs more than
+// what it computes.
+const fewChannels = 16
+
+// maxOfFew sets dst to the greatest of ny × nx places from at, channel by
+// channel.
+func maxOfFew(dst, sp []byte, at, ny, sy, nx, sx int64) {
+	for c := range dst {
+		greatest := byte(0)
+		for y := range ny {
+			p := at + y*sy + int64(c)
+			for range nx {
+				greatest = max(greatest, sp[p])
+				p += sx
+			}
+		}
+		dst[c] = greatest
+	}
 }
 
 func (c *cluster) avgPool(a []int64) error {

@@ -2,6 +2,7 @@ package timing
 
 import (
 	"situ/backend/pim/isa"
+	"situ/emulator/effect"
 	"situ/internal/vecf32"
 )
 
@@ -24,83 +25,120 @@ type vectorCost struct {
 	ops, floatOps, macs   int64
 	spRead, spWrite       int64 // bytes
 	accRead               int64
-	readCycles, wrtCycles int64 // of scratchpad ports, when more than the bytes need
+	readCycles, wrtCycles int64 // of the scratchpad's ports, for the runs of the main operands
 }
 
 // vectorCostOf returns the cost of a vector instruction, and false for others.
 func (r *rates) vectorCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 	switch op {
 	case isa.OpRequant:
-		n := a[isa.RequantRowsY] * a[isa.RequantRowsX] * a[isa.RequantN]
-		v = vectorCost{ops: n * opsRequant, accRead: 4 * n, spRead: 12 * a[isa.RequantN], spWrite: n}
+		ny, nx, n := a[isa.RequantRowsY], a[isa.RequantRowsX], a[isa.RequantN]
+		v = vectorCost{ops: ny * nx * n * opsRequant, accRead: 4 * ny * nx * n, spRead: 12 * n, spWrite: ny * nx * n,
+			wrtCycles: runCycles(ny, a[isa.RequantDstSy], nx, a[isa.RequantDstSx], n, r.spWrite)}
 	case isa.OpFill:
-		runs := a[isa.FillN2] * a[isa.FillN1]
-		v = vectorCost{spWrite: runs * a[isa.FillLen], wrtCycles: runs * ceilDiv(a[isa.FillLen], r.spWrite)}
-		if contiguous(a[isa.FillN2], a[isa.FillDstS2], a[isa.FillN1], a[isa.FillDstS1], a[isa.FillLen]) {
-			v.wrtCycles = 0
-		}
+		n2, n1, size := a[isa.FillN2], a[isa.FillN1], a[isa.FillLen]
+		v = vectorCost{spWrite: n2 * n1 * size, wrtCycles: runCycles(n2, a[isa.FillDstS2], n1, a[isa.FillDstS1], size, r.spWrite)}
 	case isa.OpCopy:
-		runs, size := a[isa.CopyN3]*a[isa.CopyN2]*a[isa.CopyN1], a[isa.CopyLen]
-		v = vectorCost{spRead: runs * size, spWrite: runs * size, readCycles: runs * ceilDiv(size, r.spRead), wrtCycles: runs * ceilDiv(size, r.spWrite)}
-		if a[isa.CopyN1] == 1 || a[isa.CopyDstS1] == size && a[isa.CopySrcS1] == size {
-			rows, long := a[isa.CopyN3]*a[isa.CopyN2], a[isa.CopyN1]*size
-			v.readCycles, v.wrtCycles = rows*ceilDiv(long, r.spRead), rows*ceilDiv(long, r.spWrite)
-		}
+		n3, n2, n1, size := a[isa.CopyN3], a[isa.CopyN2], a[isa.CopyN1], a[isa.CopyLen]
+		bytes := n3 * n2 * n1 * size
+		v = vectorCost{spRead: bytes, spWrite: bytes,
+			readCycles: n3 * runCycles(n2, a[isa.CopySrcS2], n1, a[isa.CopySrcS1], size, r.spRead),
+			wrtCycles:  n3 * runCycles(n2, a[isa.CopyDstS2], n1, a[isa.CopyDstS1], size, r.spWrite)}
 	case isa.OpAdd:
-		v = binaryCost(a, a[isa.AddBStep], opsAdd)
+		v = r.binaryCost(a, a[isa.AddBStep], opsAdd)
 	case isa.OpMul:
-		v = binaryCost(a, a[isa.MulBStep], opsMul)
+		v = r.binaryCost(a, a[isa.MulBStep], opsMul)
 	case isa.OpLUT:
-		n := a[isa.LUTN2] * a[isa.LUTN1] * a[isa.LUTLen]
-		v = vectorCost{ops: n * opsLUT, spRead: n + 256, spWrite: n}
+		v = r.convertCost(a[isa.LUTN2:], 1, 1)
+		v.ops = v.spWrite * opsLUT
+		v.spRead += 256
 	case isa.OpMaxPool:
-		out := a[isa.MaxPoolOutH] * a[isa.MaxPoolOutW] * a[isa.MaxPoolC]
-		taps := out * a[isa.MaxPoolKh] * a[isa.MaxPoolKw]
-		v = vectorCost{ops: taps, spRead: taps, spWrite: out}
+		v, _, v.ops = r.windowCost(a[isa.MaxPoolOutH:])
 	case isa.OpAvgPool:
-		out := a[isa.AvgPoolOutH] * a[isa.AvgPoolOutW] * a[isa.AvgPoolC]
-		taps := out * a[isa.AvgPoolKh] * a[isa.AvgPoolKw]
-		v = vectorCost{ops: taps + out*opsPool, spRead: taps + 8, spWrite: out}
+		var out, taps int64
+		v, out, taps = r.windowCost(a[isa.AvgPoolOutH:])
+		v.ops = taps + out*opsPool
+		v.spRead += 8
 		if a[isa.AvgPoolPerCount] != 0 {
 			v.spRead += 8 * (a[isa.AvgPoolKh]*a[isa.AvgPoolKw] - 1)
 		}
 	case isa.OpDepthwise:
-		c, taps := a[isa.DepthwiseC], a[isa.DepthwiseKh]*a[isa.DepthwiseKw]
-		out := a[isa.DepthwiseOutH] * a[isa.DepthwiseOutW] * c
-		v = vectorCost{ops: out * opsRequant, macs: out * taps, spRead: out*taps + taps*c + 12*c, spWrite: out}
+		var out int64
+		v, out, v.macs = r.windowCost(a[isa.DepthwiseOutH:])
+		c := a[isa.DepthwiseC]
+		v.ops = out * opsRequant
+		v.spRead += a[isa.DepthwiseKh]*a[isa.DepthwiseKw]*c + 12*c
 	case isa.OpSoftmax:
 		n := a[isa.SoftmaxRows] * a[isa.SoftmaxN]
-		v = vectorCost{ops: n * opsSoftmax, spRead: 2*n + 1040, spWrite: n}
+		v = vectorCost{ops: n * opsSoftmax, spRead: 2*n + effect.SoftmaxBlock, spWrite: n}
 	default:
 		return r.floatCostOf(op, a)
 	}
 	return v, true
 }
 
-// contiguous reports whether n2 × n1 runs lie one behind the other.
-func contiguous(n2, s2, n1, s1, size int64) bool {
-	return (n1 == 1 || s1 == size) && (n2 == 1 || s2 == n1*size)
+// runCycles is how long a port of some bytes a cycle takes for n2 × n1 runs: a
+// run of its own takes a cycle at least, runs one behind the other are one.
+func runCycles(n2, s2, n1, s1, size, width int64) int64 {
+	if n1 == 1 || s1 == size {
+		size, n1 = size*n1, 1
+		if n2 == 1 || s2 == size {
+			size, n2 = size*n2, 1
+		}
+	}
+	return n2 * n1 * ceilDiv(size, width)
 }
 
-func binaryCost(a []int64, bStep, ops int64) vectorCost {
-	runs := a[isa.AddN2] * a[isa.AddN1]
-	n := runs * a[isa.AddLen]
-	b := n
-	if bStep == 0 {
-		b = runs
+func (r *rates) binaryCost(a []int64, bStep, ops int64) vectorCost {
+	n2, n1, size := a[isa.AddN2], a[isa.AddN1], a[isa.AddLen]
+	n := n2 * n1 * size
+	v := vectorCost{
+		ops: n * ops, spRead: 2 * n, spWrite: n,
+		readCycles: runCycles(n2, a[isa.AddAS2], n1, a[isa.AddAS1], size, r.spRead),
+		wrtCycles:  runCycles(n2, a[isa.AddDstS2], n1, a[isa.AddDstS1], size, r.spWrite),
 	}
-	return vectorCost{ops: n * ops, spRead: n + b, spWrite: n}
+	if bStep == 0 {
+		v.spRead = n + n2*n1
+		v.readCycles += n2 * n1
+	} else {
+		v.readCycles += runCycles(n2, a[isa.AddBS2], n1, a[isa.AddBS1], size, r.spRead)
+	}
+	return v
+}
+
+// convertCost is the cost of lut, quant and dequant; d are their operands from
+// n2 on.
+func (r *rates) convertCost(d []int64, dstSize, srcSize int64) vectorCost {
+	n := d[0] * d[3] * d[6]
+	return vectorCost{
+		spRead: n * srcSize, spWrite: n * dstSize,
+		readCycles: runCycles(d[0], d[2], d[3], d[5], d[6]*srcSize, r.spRead),
+		wrtCycles:  runCycles(d[0], d[1], d[3], d[4], d[6]*dstSize, r.spWrite),
+	}
+}
+
+// windowCost is the reading and writing of maxpool, avgpool and depthwise: the
+// channels of each place of each window are one run; d are their operands from
+// out_h on.
+func (r *rates) windowCost(d []int64) (v vectorCost, out, taps int64) {
+	pixels, c := d[0]*d[1], d[2]
+	out = pixels * c
+	taps = out * d[7] * d[8]
+	return vectorCost{
+		spRead: taps, spWrite: out, readCycles: pixels * d[7] * d[8] * ceilDiv(c, r.spRead),
+		wrtCycles: runCycles(d[0], d[3], d[1], d[4], c, r.spWrite),
+	}, out, taps
 }
 
 // floatCostOf is vectorCostOf for float32 instructions.
 func (r *rates) floatCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 	switch op {
 	case isa.OpQuant:
-		n := a[isa.QuantN2] * a[isa.QuantN1] * a[isa.QuantLen]
-		v = vectorCost{floatOps: n * opsQuant, spRead: 4 * n, spWrite: n}
+		v = r.convertCost(a[isa.QuantN2:], 1, 4)
+		v.floatOps = v.spWrite * opsQuant
 	case isa.OpDequant:
-		n := a[isa.DequantN2] * a[isa.DequantN1] * a[isa.DequantLen]
-		v = vectorCost{floatOps: n * opsDequant, spRead: n, spWrite: 4 * n}
+		v = r.convertCost(a[isa.DequantN2:], 4, 1)
+		v.floatOps = v.spRead * opsDequant
 	case isa.OpDequantAcc:
 		n := a[isa.DequantAccRowsY] * a[isa.DequantAccRowsX] * a[isa.DequantAccN]
 		v = vectorCost{floatOps: n * opsDequant, accRead: 4 * n, spRead: 8 * a[isa.DequantAccN], spWrite: 4 * n}

@@ -55,8 +55,9 @@ type transfer struct {
 	c                *Counters
 }
 
-func (n *network) transfer(bytes int64, c *Counters) transfer {
-	dur := n.r.ps(ceilDiv(bytes, n.r.linkWidth))
+// newTransfer starts the count of a transfer that takes some cycles on a link.
+func (n *network) newTransfer(bytes, cycles int64, c *Counters) transfer {
+	dur := n.r.ps(cycles)
 	c.NoCIn += bytes
 	return transfer{bytes: bytes, dur: dur, tail: dur, c: c}
 }
@@ -174,9 +175,9 @@ func (t *transfer) copies(to *receivers) {
 }
 
 // send takes bytes from a cluster to others and returns when the last byte has
-// left.
-func (n *network) send(bytes int64, from int, at int64, to *receivers, c *Counters) int64 {
-	t := n.transfer(bytes, c)
+// left. cycles is the time of the runs the bytes lie in, here as in the next two.
+func (n *network) send(bytes, cycles int64, from int, at int64, to *receivers, c *Counters) int64 {
+	t := n.newTransfer(bytes, cycles, c)
 	t.copies(to)
 	die, router := n.dieOf(from)
 	n.spread(&t, die, router, at, to)
@@ -185,8 +186,8 @@ func (n *network) send(bytes int64, from int, at int64, to *receivers, c *Counte
 
 // fromDRAM reads bytes from a die's DRAM for some clusters and returns when the
 // channel is free again.
-func (n *network) fromDRAM(bytes int64, home int, at int64, to *receivers, c *Counters) int64 {
-	t := n.transfer(bytes, c)
+func (n *network) fromDRAM(bytes, cycles int64, home int, at int64, to *receivers, c *Counters) int64 {
+	t := n.newTransfer(bytes, cycles, c)
 	t.copies(to)
 	at = max(at, n.dram[home])
 	dur := n.dramTime(bytes)
@@ -205,8 +206,8 @@ func (n *network) fromDRAM(bytes int64, home int, at int64, to *receivers, c *Co
 
 // toDRAM writes bytes from a cluster to a die's DRAM and returns when they are
 // there.
-func (n *network) toDRAM(bytes int64, from, home int, at int64, c *Counters) int64 {
-	t := n.transfer(bytes, c)
+func (n *network) toDRAM(bytes, cycles int64, from, home int, at int64, c *Counters) int64 {
+	t := n.newTransfer(bytes, cycles, c)
 	die, router := n.dieOf(from)
 	n.begin(router, at)
 	head := n.port(&t, die, false, n.reach(&t, die, router, 0))

@@ -391,26 +391,44 @@ func (m *model) dieOf(addr int64) int {
 	return 0
 }
 
+// moved returns the bytes of a load, store, loadw or send and the cycles their
+// runs take at the narrower of a mesh link and the scratchpad's port.
+func (m *model) moved(op isa.Op, a []int64) (bytes, cycles int64) {
+	if op == isa.OpLoadW {
+		bytes = a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * m.shape.TileBytes(a[isa.LoadWWbits])
+		return bytes, ceilDiv(bytes, m.linkWidth)
+	}
+	n2, n1, size := a[isa.LoadN2], a[isa.LoadN1], a[isa.LoadLen]
+	bytes = n2 * n1 * size
+	cycles = ceilDiv(bytes, m.linkWidth)
+	if op != isa.OpLoad {
+		cycles = max(cycles, runCycles(n2, a[isa.LoadSrcS2], n1, a[isa.LoadSrcS1], size, m.spRead))
+	}
+	if op != isa.OpStore {
+		cycles = max(cycles, runCycles(n2, a[isa.LoadDstS2], n1, a[isa.LoadDstS1], size, m.spWrite))
+	}
+	return bytes, cycles
+}
+
 // move books a load, store, loadw or send that may start at ready.
 func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
 	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
 	unit := st.Op.Info().Unit
+	bytes, cycles := m.moved(st.Op, a)
 	switch st.Op {
 	case isa.OpLoad:
-		bytes := a[isa.LoadN2] * a[isa.LoadN1] * a[isa.LoadLen]
 		m.to.first, m.to.count, m.to.skip, m.latest = id, 1, -1, 0
-		k.free[unit] = m.net.fromDRAM(bytes, m.dieOf(a[isa.LoadSrc]), ready, &m.to, c)
+		k.free[unit] = m.net.fromDRAM(bytes, cycles, m.dieOf(a[isa.LoadSrc]), ready, &m.to, c)
 		c.SPWrite += bytes
 		c.SPReceived += bytes
 		k.sp.set(&regions[1], m.latest)
 		k.busy[unit] = interval{ready, m.latest, 0, bytes}
 		return ready, m.latest
 	case isa.OpStore:
-		bytes := a[isa.StoreN2] * a[isa.StoreN1] * a[isa.StoreLen]
-		end = m.net.toDRAM(bytes, id, m.dieOf(a[isa.StoreDst]), ready, c)
+		end = m.net.toDRAM(bytes, cycles, id, m.dieOf(a[isa.StoreDst]), ready, c)
 		c.SPRead += bytes
 		c.SPSent += bytes
-		left := ready + m.ps(ceilDiv(bytes, m.linkWidth))
+		left := ready + m.ps(cycles)
 		k.sp.set(&regions[0], left)
 		k.free[unit] = left
 		k.stored = max(k.stored, end)
@@ -418,10 +436,9 @@ func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start
 		return ready, end
 	case isa.OpLoadW:
 		tile := m.shape.TileBytes(a[isa.LoadWWbits])
-		bytes := a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * tile
 		m.to.first, m.to.count = clustersOf(st.Op, a)
 		m.to.skip, m.latest = -1, 0
-		k.free[unit] = m.net.fromDRAM(bytes, m.dieOf(a[isa.LoadWSrc]), ready, &m.to, c)
+		k.free[unit] = m.net.fromDRAM(bytes, cycles, m.dieOf(a[isa.LoadWSrc]), ready, &m.to, c)
 		copies := bytes * int64(m.to.count)
 		c.WeightCopies += copies * (a[isa.LoadWRsplit] - 1)
 		c.WeightWrite += copies * a[isa.LoadWRsplit]
@@ -434,7 +451,6 @@ func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start
 		k.sent = max(k.sent, m.latest)
 		return ready, m.latest
 	}
-	bytes := a[isa.SendN2] * a[isa.SendN1] * a[isa.SendLen]
 	m.to.first, m.to.count = clustersOf(st.Op, a)
 	m.to.skip, m.latest = id, ready
 	receivers := int64(m.to.count)
@@ -444,7 +460,7 @@ func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start
 	if receivers == 0 {
 		return ready, ready
 	}
-	left := m.net.send(bytes, id, ready, &m.to, c)
+	left := m.net.send(bytes, cycles, id, ready, &m.to, c)
 	c.SPRead += bytes
 	c.SPSent += bytes
 	c.SPWrite += bytes * receivers
