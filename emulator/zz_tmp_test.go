@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"situ/arch"
@@ -39,6 +40,12 @@ func BenchmarkZZ(b *testing.B) {
 			b.Run(filepath.Base(f)+"/"+mode.String(), func(b *testing.B) {
 				m.Prepare()
 				var r *emulator.Report
+				var r0, r1 syscall.Rusage
+				syscall.Getrusage(0, &r0)
+				defer func() {
+					syscall.Getrusage(0, &r1)
+					b.ReportMetric(float64(r1.Utime.Nano()-r0.Utime.Nano()+r1.Stime.Nano()-r0.Stime.Nano())/1e6/float64(b.N), "cpu-ms")
+				}()
 				for b.Loop() {
 					var err error
 					r, _, err = m.Run(context.Background(), in, emulator.Options{Mode: mode})

@@ -313,7 +313,7 @@ func (m *model) ready(k *cluster, a []int64, op isa.Op, r *effect.Region, from i
 		first, count := clustersOf(op, a)
 		for i := first; i < first+count; i++ {
 			if r.Mem == effect.RemoteSP {
-				from = m.clusters[i].sp.ready(r, from)
+				from = m.clusters[i].sp.readyRemote(r, from)
 			} else {
 				from = m.clusters[i].ws.ready(r, from)
 			}

@@ -2,14 +2,25 @@ package timing
 
 import "situ/emulator/effect"
 
-// maxPages bounds the pages of one memory.
-const maxPages = 4096
+// A memory is watched in pages, at most maxPages of them, and pages in groups.
+const (
+	maxPages   = 4096
+	groupShift = 5 // log2 of the pages of a group
+)
 
 // pages remembers, for each page of a memory, when its last write and its last
 // read end. A reader waits for writes, a writer for both.
 type pages struct {
-	shift         uint
-	written, read []int64
+	shift         uint // log2 of the bytes of a page
+	written, read times
+}
+
+// times holds the latest time of every page. Long ranges touch groups instead
+// of their pages: a page's time is the greater of its own and its group's all.
+type times struct {
+	page []int64
+	all  []int64 // of a group: a time that holds for all of its pages
+	most []int64 // of a group: the greatest of its pages
 }
 
 // newPages returns the pages of a memory of some bytes, each of at least
@@ -23,39 +34,87 @@ func newPages(size, minPage int64) pages {
 	if size > 0 {
 		n = (size-1)>>p.shift + 1
 	}
-	p.written, p.read = make([]int64, n), make([]int64, n)
+	p.written, p.read = newTimes(n), newTimes(n)
 	return p
+}
+
+func newTimes(n int64) times {
+	groups := (n + 1<<groupShift - 1) >> groupShift
+	buf := make([]int64, n+2*groups)
+	return times{buf[:n], buf[n : n+groups], buf[n+groups:]}
+}
+
+// latest returns the greatest time of pages lo..hi-1, at least from.
+func (t *times) latest(lo, hi, from int64) int64 {
+	for lo < hi {
+		g := lo >> groupShift
+		end := min((g+1)<<groupShift, hi)
+		switch {
+		case t.most[g] <= from:
+		case end-lo == 1<<groupShift:
+			from = t.most[g]
+		default:
+			from = max(from, t.all[g])
+			for _, x := range t.page[lo:end] {
+				from = max(from, x)
+			}
+		}
+		lo = end
+	}
+	return from
+}
+
+// raise sets pages lo..hi-1 to at least a time.
+func (t *times) raise(lo, hi, to int64) {
+	for lo < hi {
+		g := lo >> groupShift
+		end := min((g+1)<<groupShift, hi)
+		t.most[g] = max(t.most[g], to)
+		if end-lo == 1<<groupShift {
+			t.all[g] = max(t.all[g], to)
+		} else {
+			for i, x := range t.page[lo:end] {
+				t.page[lo+int64(i)] = max(x, to)
+			}
+		}
+		lo = end
+	}
+}
+
+// span returns the pages that a region touches, none when it is empty.
+func (p *pages) span(r *effect.Region) (lo, hi int64) {
+	if r.Hi <= r.Lo {
+		return 0, 0
+	}
+	return r.Lo >> p.shift, (r.Hi-1)>>p.shift + 1
 }
 
 // ready returns when a region of the memory may be read or written, at least
 // from.
 func (p *pages) ready(r *effect.Region, from int64) int64 {
-	if r.Hi <= r.Lo {
-		return from
-	}
-	lo, hi := r.Lo>>p.shift, (r.Hi-1)>>p.shift+1
-	for _, t := range p.written[lo:hi] {
-		from = max(from, t)
-	}
+	lo, hi := p.span(r)
+	from = p.written.latest(lo, hi, from)
 	if r.Write {
-		for _, t := range p.read[lo:hi] {
-			from = max(from, t)
-		}
+		from = p.read.latest(lo, hi, from)
 	}
 	return from
 }
 
+// readyRemote is ready for a write from another cluster, which waits for reads
+// only: what other clusters write at the same time are other bytes, however
+// their hulls interleave, because the program has a barrier in between
+// otherwise.
+func (p *pages) readyRemote(r *effect.Region, from int64) int64 {
+	lo, hi := p.span(r)
+	return p.read.latest(lo, hi, from)
+}
+
 // set notes that a region is in use until end.
 func (p *pages) set(r *effect.Region, end int64) {
-	if r.Hi <= r.Lo {
-		return
-	}
-	lo, hi := r.Lo>>p.shift, (r.Hi-1)>>p.shift+1
-	times := p.read[lo:hi]
+	lo, hi := p.span(r)
 	if r.Write {
-		times = p.written[lo:hi]
-	}
-	for i, t := range times {
-		times[i] = max(t, end)
+		p.written.raise(lo, hi, end)
+	} else {
+		p.read.raise(lo, hi, end)
 	}
 }

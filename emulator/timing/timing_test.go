@@ -1,0 +1,50 @@
+package timing
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"situ/emulator/effect"
+)
+
+// TestScoreboard compares the grouped pages with one time a byte page.
+func TestScoreboard(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	const size = 300_000
+	p := newPages(size, 64)
+	n := (size-1)>>p.shift + 1
+	written, read := make([]int64, n), make([]int64, n)
+	for range 4000 {
+		lo := rng.Int64N(size)
+		hi := lo + rng.Int64N(size-lo)
+		if rng.IntN(2) == 0 {
+			hi = min(size, lo+rng.Int64N(500))
+		}
+		r := effect.Region{Lo: lo, Hi: hi, Write: rng.IntN(2) == 0}
+		want, wantRemote := int64(5), int64(5)
+		end := rng.Int64N(1000)
+		if hi > lo {
+			for i := lo >> p.shift; i <= (hi-1)>>p.shift; i++ {
+				want = max(want, written[i])
+				wantRemote = max(wantRemote, read[i])
+				if r.Write {
+					want = max(want, read[i])
+				}
+			}
+			for i := lo >> p.shift; i <= (hi-1)>>p.shift; i++ {
+				if r.Write {
+					written[i] = max(written[i], end)
+				} else {
+					read[i] = max(read[i], end)
+				}
+			}
+		}
+		if got := p.ready(&r, 5); got != want {
+			t.Fatalf("%+v is ready at %d, want %d", r, got, want)
+		}
+		if got := p.readyRemote(&r, 5); got != wantRemote {
+			t.Fatalf("%+v is ready for a remote write at %d, want %d", r, got, wantRemote)
+		}
+		p.set(&r, end)
+	}
+}
