@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"situ/ir"
+	"situ/ir/eval"
 )
 
 // Accuracy is top-1 on labelled data.
@@ -88,6 +89,14 @@ func accuracy(ctx context.Context, p *Prepared, t *Target) (*Accuracy, error) {
 		return nil, err
 	}
 	shape := p.Model.Graph.Type(p.Model.Graph.Inputs[0]).Shape
+	floatEval, err := eval.New(p.Model.Graph)
+	if err != nil {
+		return nil, err
+	}
+	fixedEval, err := eval.New(p.Fixed)
+	if err != nil {
+		return nil, err
+	}
 	var float, fixed, next atomic.Int64
 	var differ atomic.Bool
 	var once sync.Once
@@ -101,8 +110,8 @@ func accuracy(ctx context.Context, p *Prepared, t *Target) (*Accuracy, error) {
 					return
 				}
 				in := []*ir.Tensor{ir.NewTensor(ir.F32, shape, images[i])}
-				a, err1 := evaluate(ctx, p.Model.Graph, in)
-				b, err2 := evaluate(ctx, p.Fixed, in)
+				a, err1 := floatEval.Run(ctx, in, eval.Options{})
+				b, err2 := fixedEval.Run(ctx, in, eval.Options{})
 				c, err3 := emulate(ctx, p, t, in)
 				if err := errors.Join(err1, err2, err3); err != nil {
 					once.Do(func() { failed = err })

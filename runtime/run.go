@@ -219,6 +219,7 @@ func Compile(ctx context.Context, name, on string, mo ModelOptions, q QuantOptio
 	if err != nil {
 		return nil, err
 	}
+	m.Graph = nil // the float weights are several times the size of the program
 	c, err := p.compile(t, pim.Latency)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"situ/runtime"
 )
@@ -49,8 +51,11 @@ func (f *quantFlags) add(fs *pflag.FlagSet) {
 }
 
 // spinner shows that work goes on, on standard error, once it has taken two
-// seconds; stop removes it.
+// seconds; stop removes it. Where standard error is no terminal it does nothing.
 func spinner(cmd *cobra.Command, what string) (stop func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func() {}
+	}
 	done := make(chan struct{})
 	finished := make(chan struct{})
 	go func() {
