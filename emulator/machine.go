@@ -40,7 +40,8 @@ type Options struct {
 	Repeat int       // how often the input is run back to back, to find the steady state; 0 is 1
 	Trace  io.Writer // receives a trace in Chrome's JSON format, unless nil
 	// Observe, unless nil, is called with every instruction that takes time on a
-	// unit, cluster by cluster, not in order of time.
+	// unit, cluster by cluster, not in order of time. The calls come from one
+	// goroutine, which need not be that of Run's caller.
 	Observe func(timing.Event)
 }
 
@@ -109,18 +110,24 @@ func (m *Machine) Run(ctx context.Context, inputs [][]byte, o Options) (*Report,
 		return nil, nil, fmt.Errorf("repeat %d is not between 1 and %d", o.Repeat, maxRepeat)
 	}
 	begin := time.Now()
-	var outputs [][]byte
-	if o.Mode != Timing {
-		var err error
-		if outputs, err = m.compute(ctx, inputs); err != nil {
-			return nil, nil, err
-		}
-	}
 	r := &Report{Model: m.prog.Model, Arch: m.chip.Name, Quant: m.prog.Quant, Mode: o.Mode.String()}
+	// Neither half needs the other, so they run side by side.
+	measured := make(chan error, 1)
 	if o.Mode != Functional {
-		if err := m.measure(ctx, r, &o); err != nil {
-			return nil, nil, err
-		}
+		go func() { measured <- m.measure(ctx, r, &o) }()
+	} else {
+		measured <- nil
+	}
+	var outputs [][]byte
+	var err error
+	if o.Mode != Timing {
+		outputs, err = m.compute(ctx, inputs)
+	}
+	if errTiming := <-measured; err == nil {
+		err = errTiming
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	r.Host = time.Since(begin)
 	return r, outputs, nil

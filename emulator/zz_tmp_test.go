@@ -54,7 +54,6 @@ func BenchmarkZZ(b *testing.B) {
 					}
 				}
 				if mode == emulator.Full {
-					r.Layer = nil
 					j, _ := json.MarshalIndent(r, "", " ")
 					os.WriteFile(f+".json", j, 0o666)
 				}

@@ -12,7 +12,8 @@
 //
 // Read counters.go (what is counted), rates.go (the chip in picoseconds),
 // cost.go (cycles and bytes of each instruction), array.go (the arrays),
-// scoreboard.go (hazards), network.go (mesh, die links, DRAM), and run.go (the
+// scoreboard.go (hazards), booking.go and network.go (mesh, die links,
+// DRAM), and run.go (the
 // event loop).
 //
 // To add an instruction: its regions come from emulator/effect; add its case to

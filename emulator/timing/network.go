@@ -6,10 +6,10 @@ package timing
 // their own. Routes go along x first, then y.
 type network struct {
 	r     *rates
-	links []int64 // per die: 4 an inner router, then port in, port out; time from which free
-	per   int     // links a die
-	pairs []int64 // die-to-die link from a to b
-	dram  []int64 // channels of a die
+	links []resource // per die: 4 a router, then the port in and the port out
+	per   int        // links a die
+	pairs []resource // die-to-die link from a to b
+	dram  []resource // channels of a die
 
 	// One transfer's tree: where it has been, and when its head got there.
 	stamp   int32
@@ -29,8 +29,8 @@ const (
 func newNetwork(r *rates) *network {
 	routers := r.meshCols * r.meshRows
 	return &network{
-		r: r, per: routers*dirs + 2, links: make([]int64, r.dies*(routers*dirs+2)),
-		pairs: make([]int64, r.dies*r.dies), dram: make([]int64, r.dies),
+		r: r, per: routers*dirs + 2, links: make([]resource, r.dies*(routers*dirs+2)),
+		pairs: make([]resource, r.dies*r.dies), dram: make([]resource, r.dies),
 		visited: make([]int32, routers), head: make([]int64, routers),
 	}
 }
@@ -42,10 +42,8 @@ func (n *network) dieOf(cluster int) (die, router int) {
 
 // cross books one link for a transfer of dur and returns when the head is
 // across.
-func (n *network) cross(link *int64, at, dur int64) int64 {
-	at = max(at, *link)
-	*link = at + dur
-	return at + n.r.hopPS
+func (n *network) cross(link *resource, at, dur int64) int64 {
+	return link.book(at, dur) + n.r.hopPS
 }
 
 // transfer is bytes on their way: how long they hold a mesh link, and how long
@@ -116,13 +114,10 @@ func (n *network) port(t *transfer, die int, in bool, at int64) int64 {
 
 // link books the die-to-die link.
 func (n *network) link(t *transfer, from, to int, at int64) int64 {
-	free := &n.pairs[from*n.r.dies+to]
-	at = max(at, *free)
 	dur := int64(float64(t.bytes) * n.r.linkPSPerByte)
-	*free = at + dur
 	t.c.Link += t.bytes
 	t.tail = max(t.tail, dur)
-	return at + n.r.linkLatency
+	return n.pairs[from*n.r.dies+to].book(at, dur) + n.r.linkLatency
 }
 
 // receivers are clusters first..first+count-1 except skip (−1 for none), and
@@ -189,9 +184,8 @@ func (n *network) send(bytes, cycles int64, from int, at int64, to *receivers, c
 func (n *network) fromDRAM(bytes, cycles int64, home int, at int64, to *receivers, c *Counters) int64 {
 	t := n.newTransfer(bytes, cycles, c)
 	t.copies(to)
-	at = max(at, n.dram[home])
 	dur := n.dramTime(bytes)
-	n.dram[home] = at + dur
+	at = n.dram[home].book(at, dur)
 	t.tail = max(t.tail, dur)
 	c.DRAMRead += bytes
 	head := at + n.r.dramLatency
@@ -215,8 +209,7 @@ func (n *network) toDRAM(bytes, cycles int64, from, home int, at int64, c *Count
 		head = n.link(&t, die, home, head)
 	}
 	dur := n.dramTime(bytes)
-	start := max(head, n.dram[home])
-	n.dram[home] = start + dur
+	start := n.dram[home].book(head, dur)
 	c.NoCOut += bytes
 	c.DRAMWrite += bytes
 	return max(start+dur, head+t.tail) + n.r.dramLatency

@@ -429,7 +429,7 @@ func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start
 		c.SPRead += bytes
 		c.SPSent += bytes
 		left := ready + m.ps(cycles)
-		k.sp.set(&regions[0], left)
+		k.sp.depart(&regions[0], left)
 		k.free[unit] = left
 		k.stored = max(k.stored, end)
 		k.busy[unit] = interval{ready, left, bytes, 0}
@@ -465,12 +465,7 @@ func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start
 	c.SPSent += bytes
 	c.SPWrite += bytes * receivers
 	c.SPReceived += bytes * receivers
-	k.sp.set(&regions[0], left)
-	for i := m.to.first; i < m.to.first+m.to.count; i++ {
-		if i != id {
-			m.clusters[i].sp.set(&regions[1], m.latest)
-		}
-	}
+	k.sp.depart(&regions[0], left)
 	k.free[unit] = left
 	k.sent = max(k.sent, m.latest)
 	k.busy[unit] = interval{ready, left, bytes, 0}

@@ -8,11 +8,12 @@ const (
 	groupShift = 5 // log2 of the pages of a group
 )
 
-// pages remembers, for each page of a memory, when its last write and its last
-// read end. A reader waits for writes, a writer for both.
+// pages remembers, for each page of a memory, when its last write, its last read
+// and its last departure (the read of a send or store) end. A reader waits for
+// writes, a writer for all three.
 type pages struct {
-	shift         uint // log2 of the bytes of a page
-	written, read times
+	shift               uint // log2 of the bytes of a page
+	written, read, left times
 }
 
 // times holds the latest time of every page. Long ranges touch groups instead
@@ -34,7 +35,7 @@ func newPages(size, minPage int64) pages {
 	if size > 0 {
 		n = (size-1)>>p.shift + 1
 	}
-	p.written, p.read = newTimes(n), newTimes(n)
+	p.written, p.read, p.left = newTimes(n), newTimes(n), newTimes(n)
 	return p
 }
 
@@ -95,18 +96,24 @@ func (p *pages) ready(r *effect.Region, from int64) int64 {
 	lo, hi := p.span(r)
 	from = p.written.latest(lo, hi, from)
 	if r.Write {
-		from = p.read.latest(lo, hi, from)
+		from = p.left.latest(lo, hi, p.read.latest(lo, hi, from))
 	}
 	return from
 }
 
-// readyRemote is ready for a write from another cluster, which waits for reads
-// only: what other clusters write at the same time are other bytes, however
-// their hulls interleave, because the program has a barrier in between
-// otherwise.
+// readyRemote is ready for a write from another cluster. It waits for reads
+// only: where bytes pass between clusters a program has a barrier, which waits
+// for sends and stores, so that such a write needs not be remembered here, and
+// where its hull meets that of a departure the bytes are different ones.
 func (p *pages) readyRemote(r *effect.Region, from int64) int64 {
 	lo, hi := p.span(r)
 	return p.read.latest(lo, hi, from)
+}
+
+// depart notes that a region is being sent until end.
+func (p *pages) depart(r *effect.Region, end int64) {
+	lo, hi := p.span(r)
+	p.left.raise(lo, hi, end)
 }
 
 // set notes that a region is in use until end.

@@ -13,7 +13,7 @@ func TestScoreboard(t *testing.T) {
 	const size = 300_000
 	p := newPages(size, 64)
 	n := (size-1)>>p.shift + 1
-	written, read := make([]int64, n), make([]int64, n)
+	written, read, left := make([]int64, n), make([]int64, n), make([]int64, n)
 	for range 4000 {
 		lo := rng.Int64N(size)
 		hi := lo + rng.Int64N(size-lo)
@@ -23,18 +23,22 @@ func TestScoreboard(t *testing.T) {
 		r := effect.Region{Lo: lo, Hi: hi, Write: rng.IntN(2) == 0}
 		want, wantRemote := int64(5), int64(5)
 		end := rng.Int64N(1000)
+		departs := !r.Write && rng.IntN(2) == 0
 		if hi > lo {
 			for i := lo >> p.shift; i <= (hi-1)>>p.shift; i++ {
 				want = max(want, written[i])
 				wantRemote = max(wantRemote, read[i])
 				if r.Write {
-					want = max(want, read[i])
+					want = max(want, read[i], left[i])
 				}
 			}
 			for i := lo >> p.shift; i <= (hi-1)>>p.shift; i++ {
-				if r.Write {
+				switch {
+				case departs:
+					left[i] = max(left[i], end)
+				case r.Write:
 					written[i] = max(written[i], end)
-				} else {
+				default:
 					read[i] = max(read[i], end)
 				}
 			}
@@ -45,6 +49,10 @@ func TestScoreboard(t *testing.T) {
 		if got := p.readyRemote(&r, 5); got != wantRemote {
 			t.Fatalf("%+v is ready for a remote write at %d, want %d", r, got, wantRemote)
 		}
-		p.set(&r, end)
+		if departs {
+			p.depart(&r, end)
+		} else {
+			p.set(&r, end)
+		}
 	}
 }
