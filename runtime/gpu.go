@@ -21,22 +21,30 @@ func runGPU(p *Prepared, t *Target) (*Result, error) {
 		Model: p.Model.Name, Target: t.Name, Quant: p.Quant,
 		LatencyS: one.LatencyS, ThroughputS: one.ThroughputPerS,
 		Cycles: one.Cycles, MACs: one.MACs, Utilisation: one.Utilisation, UtilisationTP: one.Utilisation,
-		Energy: gpuEnergy(one.Energy), Bytes: Bytes(one.Bytes), Compulsory: one.CompulsoryBytes,
+		Energy: gpuEnergy(one.Energy, 1), Steady: gpuEnergy(one.Energy, 1), Bytes: Bytes(one.Bytes), Compulsory: one.CompulsoryBytes,
 		Fallback: p.Fallback, Peak: t.Peak(), Notes: one.Notes,
 	}
 	for _, l := range one.Layers {
-		r.Layers = append(r.Layers, LayerCost{Name: l.Name, Op: l.Op, MACs: l.MACs, TimeS: l.TimeS, Energy: gpuEnergy(l.Energy), Bytes: Bytes(l.Bytes), Mapping: l.Mapping})
+		r.Layers = append(r.Layers, LayerCost{Name: l.Name, Op: l.Op, MACs: l.MACs, TimeS: l.TimeS, Energy: dynamic(gpuEnergy(l.Energy, 1)), Bytes: Bytes(l.Bytes), Mapping: l.Mapping})
 	}
 	many, err := gpu.Estimate(p.Fixed, t.GPU, gpu.Options{Batch: throughputBatch})
 	if err == nil { // a model may fit in memory at batch 1 and not at this batch
 		r.ThroughputS, r.UtilisationTP = many.ThroughputPerS, many.Utilisation
-		r.Notes = append(r.Notes, fmt.Sprintf("throughput is at batch %d, where one input takes %.3g times less energy than alone",
-			throughputBatch, one.Energy.Total()/(many.Energy.Total()/throughputBatch)))
+		r.Steady = gpuEnergy(many.Energy, throughputBatch)
+		r.Notes = append(r.Notes, fmt.Sprintf("steady figures are at batch %d", throughputBatch))
 	}
 	return r, nil
 }
 
-func gpuEnergy(e gpu.Energy) Energy {
-	return Energy{Total: e.Total(), Compute: e.Compute, Register: e.Register, SRAM: e.SRAM, NoC: e.NoC,
-		DRAM: e.DRAM, Link: e.Link, Network: e.Network, Static: e.Static}
+// gpuEnergy returns the energy of one of n inputs.
+func gpuEnergy(e gpu.Energy, n float64) Energy {
+	return Energy{Total: e.Total() / n, Compute: e.Compute / n, Register: e.Register / n, SRAM: e.SRAM / n, NoC: e.NoC / n,
+		DRAM: e.DRAM / n, Link: e.Link / n, Network: e.Network / n, Static: e.Static / n}
+}
+
+// dynamic leaves static energy out, which layers are not charged with.
+func dynamic(e Energy) Energy {
+	e.Total -= e.Static
+	e.Static = 0
+	return e
 }

@@ -117,9 +117,6 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
 		Load: &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
 	}
-	if r.LatencyPS > 0 {
-		res.ThroughputS, res.UtilisationTP = 1/seconds(r.LatencyPS), r.Utilisation
-	}
 	for _, f := range p.Fallbacks {
 		res.Fallback = append(res.Fallback, Fallback(f))
 	}
@@ -138,20 +135,38 @@ func seconds(ps int64) float64 { return float64(ps) * 1e-12 }
 // between them; the first fills the pipeline.
 const steadyInputs = 4
 
-// steady returns the throughput of a chip filled with copies of a program, and
-// the share of the arrays' peak that it keeps busy. Copies share the card's
-// DRAM; the program's own traffic to it bounds how many inputs a second fit.
-func (c *compiled) steady(ctx context.Context, t *Target) (perS, utilisation float64, replicas int, err error) {
+// steadyState is a chip filled with copies of a program.
+type steadyState struct {
+	perS        float64 // inferences a second
+	utilisation float64 // of the arrays' peak
+	energy      Energy  // of one inference
+	replicas    int
+}
+
+// steady measures a program at steady state. Copies share the card's DRAM; the
+// program's own traffic to it bounds how many inputs a second fit.
+func (c *compiled) steady(ctx context.Context, t *Target) (steadyState, error) {
 	r, _, err := c.run(ctx, nil, TimingOnly, steadyInputs, nil)
 	if err != nil {
-		return 0, 0, 0, err
+		return steadyState{}, err
 	}
-	replicas = max(1, c.program.Replicas)
-	perS = float64(replicas) / seconds(max(1, r.IntervalPS))
+	interval := seconds(max(1, r.IntervalPS))
+	s := steadyState{replicas: max(1, c.program.Replicas), energy: Energy(r.Energy)}
+	s.perS = float64(s.replicas) / interval
 	if r.Bytes.DRAM > 0 {
-		perS = min(perS, t.Chip.DRAM.GBs.Value*1e9/float64(r.Bytes.DRAM))
+		s.perS = min(s.perS, t.Chip.DRAM.GBs.Value*1e9/float64(r.Bytes.DRAM))
 	}
-	return perS, r.Utilisation * perS * seconds(r.IntervalPS), replicas, nil
+	s.utilisation = r.Utilisation * s.perS * interval
+	// The report charges one copy with the whole card's static power.
+	s.energy.Total -= s.energy.Static
+	s.energy.Static = t.Chip.Power.StaticW.Value / s.perS
+	s.energy.Total += s.energy.Static
+	return s, nil
+}
+
+// setSteady enters a steady state into a result.
+func (r *Result) setSteady(s steadyState) {
+	r.ThroughputS, r.UtilisationTP, r.Steady = s.perS, s.utilisation, s.energy
 }
 
 // runPIM runs a prepared model on a chip: outputs, time, bytes, energy, and the
@@ -169,11 +184,13 @@ func runPIM(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor, o 
 	if err != nil {
 		return nil, nil, err
 	}
-	if perS, use, n, err := many.steady(ctx, t); err != nil {
+	s, err := many.steady(ctx, t)
+	if err != nil {
 		return nil, nil, err
-	} else if perS > res.ThroughputS {
-		res.ThroughputS, res.UtilisationTP = perS, use
-		res.Mapping = mapping(c.program, many.program, n, t)
+	}
+	if s.perS > res.ThroughputS {
+		res.setSteady(s)
+		res.Mapping = mapping(c.program, many.program, s.replicas, t)
 	}
 	return res, outputs, nil
 }
@@ -188,12 +205,12 @@ func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor
 		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Peak: t.Peak(), HostSPerRun: r.Host.Seconds()}, outputs, nil
 	}
 	res := measured(r, c.program, t)
-	perS, use, n, err := c.steady(ctx, t)
+	s, err := c.steady(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	res.ThroughputS, res.UtilisationTP = perS, use
-	res.Mapping = mapping(c.program, c.program, n, t)
+	res.setSteady(s)
+	res.Mapping = mapping(c.program, c.program, s.replicas, t)
 	return res, outputs, nil
 }
 

@@ -62,6 +62,8 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		}
 		row("  "+l.name, func(r *runtime.Result) string { return Unit(l.energy(&r.Energy), "J") })
 	}
+	row("energy per inference, steady", func(r *runtime.Result) string { return Unit(r.Steady.Total, "J") })
+	row("  of that standing still", func(r *runtime.Result) string { return Unit(r.Steady.Static, "J") })
 	g.add("bytes moved per inference")
 	row("  register and array", func(r *runtime.Result) string { return Bytes(r.Bytes.Register) })
 	row("  SRAM", func(r *runtime.Result) string { return Bytes(r.Bytes.SRAM) })
@@ -172,10 +174,17 @@ func Conclusion(rs []*runtime.Result) string {
 	}
 	s += fmt.Sprintf("%.0f %% of the difference is %s (%s): %s against %s.", 100*share, at.name, at.why,
 		Unit(at.energy(&best.Energy), "J"), Unit(at.energy(&worst.Energy), "J"))
+	if b, w := best.Steady.Total, worst.Steady.Total; b > 0 && w > 0 {
+		if b <= w {
+			s += fmt.Sprintf(" At steady state it is %s against %s, %s less.", Unit(b, "J"), Unit(w, "J"), Times(w/b))
+		} else {
+			s += fmt.Sprintf(" At steady state the order turns: %s against %s.", Unit(b, "J"), Unit(w, "J"))
+		}
+	}
 	if best.LatencyS > 1.05*worst.LatencyS {
-		s += fmt.Sprintf(" It takes %s longer.", Times(best.LatencyS/worst.LatencyS))
+		s += fmt.Sprintf(" One input takes it %s longer.", Times(best.LatencyS/worst.LatencyS))
 	} else if worst.LatencyS > 1.05*best.LatencyS {
-		s += fmt.Sprintf(" It is also %s faster.", Times(worst.LatencyS/best.LatencyS))
+		s += fmt.Sprintf(" One input is also %s faster.", Times(worst.LatencyS/best.LatencyS))
 	}
 	return s
 }
