@@ -334,7 +334,6 @@ func (s *state) middle(op isa.Op, g arg, f func(string) float32) {
 type values struct {
 	rng  *rand.Rand
 	m    *Machine
-	args map[string]int64
 }
 
 func (v *values) n(lo, hi int64) int64 { return lo + v.rng.Int64N(hi-lo+1) }
