@@ -10,27 +10,33 @@ const maxFused = 16
 // and leaves one that is.
 func (p *plan) fuse() {
 	size := p.chip.Scratchpad.Bytes.Int()
-	if p.clusters > 1 {
-		return
-	}
 	var spilled []*store
 	for _, st := range p.stores {
 		if st.spilled {
 			spilled = append(spilled, st)
 		}
 	}
-	for room := size; room >= size/2; room -= size / 8 {
+	if len(spilled) == 0 {
+		return
+	}
+	before := p.traffic()
+	for room := size; p.clusters == 1 && room >= size/2; room -= size / 8 {
 		if !p.formGroups(room) {
 			break
 		}
-		if p.settle() == nil {
-			p.unspill()
-			return
+		if p.settle() == nil && p.traffic() < before {
+			break
 		}
 		p.dissolve(spilled)
+		p.mustSettle()
 	}
+	p.unspill()
+}
+
+// mustSettle settles a placement that is known to be possible.
+func (p *plan) mustSettle() {
 	if err := p.settle(); err != nil {
-		panic("pim: the placement before fusion is gone: " + err.Error())
+		panic("pim: a placement is gone: " + err.Error())
 	}
 }
 
@@ -156,25 +162,22 @@ func (p *plan) gain(i, j int, room int64, live []int64) int64 {
 	if g == nil || !p.cutGroup(g, left) {
 		return 0
 	}
-	passes := int64(len(p.passes(g, 0)))
-	ring, bytes := int64(0), int64(0)
+	// What it saves is the traffic of the steps one by one less its own.
+	alone := int64(0)
 	for k := i; k <= j; k++ {
-		pr, ok := p.steps[k].kernel.(*product)
-		if !ok || !pr.parts[0].streamed {
-			continue
+		if h := p.steps[k].group; h != nil && h.first == h.last {
+			alone += p.groupTraffic(h, 0)
+		} else {
+			alone += p.weightTraffic(p.steps[k], 0, 1, p.steps[k].parts[0], false)
 		}
-		ring += pr.parts[0].coreBytes(p.chip.TileBytes(pr.w.bits))
-		bytes += p.dramBytes(pr, pr.parts[0])
 	}
-	if ring > p.ringEnd-p.ringBase {
-		saved -= (passes - 1) * bytes
-	}
-	return max(saved, 0)
+	return max(alone-p.groupTraffic(g, 0), 0)
 }
 
-// unspill brings stores back to the scratchpad where fusion has made room, the
-// smallest first.
+// unspill brings stores back to the scratchpad where there is room after all and
+// it saves traffic, the smallest first.
 func (p *plan) unspill() {
+	best := p.traffic()
 	for {
 		var small *store
 		for _, st := range p.stores {
@@ -185,17 +188,18 @@ func (p *plan) unspill() {
 		if small == nil {
 			break
 		}
-		small.tried = true
-		small.spilled = false
+		small.tried, small.spilled = true, false
 		p.regroup()
-		if p.settle() != nil {
-			small.spilled = true
-			p.regroup()
+		if p.settle() == nil {
+			if n := p.traffic(); n < best {
+				best = n
+				continue
+			}
 		}
+		small.spilled = true
+		p.regroup()
 	}
-	if err := p.settle(); err != nil {
-		panic("pim: the placement of fused groups is gone: " + err.Error())
-	}
+	p.mustSettle()
 }
 
 // regroup makes the groups of several steps anew after stores have been spilled

@@ -63,11 +63,7 @@ func (p *plan) placeBuffers() error {
 		}
 	}
 	p.fuse()
-	for _, s := range p.steps {
-		if s.group != nil {
-			p.orderStrips(s.group)
-		}
-	}
+	p.traffic() // settles the order of loops
 	return nil
 }
 

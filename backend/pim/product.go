@@ -219,13 +219,29 @@ func (k *product) units(m Mapping, unitTiles int64) []unit {
 	return out
 }
 
+// coreBytes returns what a chunk takes of each core's weight SRAM.
+func (ch *chunk) coreBytes(m *Mapping, tile int64) int64 {
+	n := int64(0)
+	for i := range ch.units {
+		n += ceilDiv(int64(ch.units[i].ktiles), m.KSplit) * tile
+	}
+	return n
+}
+
+// dramBytes returns a chunk's weights as they lie in DRAM.
+func (ch *chunk) dramBytes(tile int64) int64 {
+	n := int64(0)
+	for i := range ch.units {
+		n += ch.units[i].bytes(ch.tiles, tile)
+	}
+	return n
+}
+
 // coreBytes returns what a part takes of each core's weight SRAM when resident.
 func (p *part) coreBytes(tile int64) int64 {
 	n := int64(0)
 	for i := range p.chunks {
-		for j := range p.chunks[i].units {
-			n += ceilDiv(int64(p.chunks[i].units[j].ktiles), p.m.KSplit) * tile
-		}
+		n += p.chunks[i].coreBytes(&p.m, tile)
 	}
 	return n
 }
@@ -263,7 +279,7 @@ func (k *product) emit(e *emitter, out box, dst view, src []view) {
 			continue
 		}
 		ch := &p.chunks[i]
-		for _, strip := range k.strips(e, p, ch, out) {
+		for _, strip := range k.strips(e.chip, p, ch, out) {
 			k.emitStrip(e, p, ch, strip, dst, src[0])
 		}
 	}
@@ -271,8 +287,8 @@ func (k *product) emit(e *emitter, out box, dst view, src []view) {
 
 // strips cuts the input vectors so that the sums of a strip fit half of the
 // accumulators, or all of them when half is too little.
-func (k *product) strips(e *emitter, p *part, ch *chunk, out box) []box {
-	acc := accumulators(e.chip)
+func (k *product) strips(c *arch.Chip, p *part, ch *chunk, out box) []box {
+	acc := accumulators(c)
 	limit := int(acc / 2 / int64(4*ch.n))
 	if limit < 1 {
 		limit = int(acc / int64(4*ch.n))

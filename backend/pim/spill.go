@@ -294,50 +294,6 @@ func (p *plan) isTransfer(s *step) bool {
 	return false
 }
 
-// orderStrips decides for a product cut into strips whether weights or strips
-// are read from DRAM again: it takes what moves fewer bytes.
-func (p *plan) orderStrips(g *group) {
-	s := p.steps[g.last]
-	k, ok := s.kernel.(*product)
-	if !ok || g.first < g.last {
-		return
-	}
-	for j, q := range k.parts {
-		if q == nil || !q.streamed {
-			continue
-		}
-		pieces, _ := g.cut(s.parts[j])
-		n := int64(len(pieces))
-		weights := p.dramBytes(k, q)
-		in := int64(0)
-		if s.in[0].store.spilled {
-			in = s.kernel.need(0, s.parts[j]).numel()
-		}
-		again := weights * n // strips outside
-		if q.coreBytes(p.chip.TileBytes(k.w.bits)) <= p.ringEnd-p.ringBase {
-			again = weights // all of them stay from strip to strip
-		}
-		inner := weights
-		if q.m.Units > 1 {
-			inner *= n
-		}
-		if inner+in*int64(len(q.chunks)) < again+in {
-			g.chunkOuter = true
-		}
-	}
-}
-
-// dramBytes returns the weights of a part as they lie in DRAM.
-func (p *plan) dramBytes(k *product, q *part) int64 {
-	n := int64(0)
-	for i := range q.chunks {
-		for u := range q.chunks[i].units {
-			n += q.chunks[i].units[u].bytes(q.chunks[i].tiles, p.chip.TileBytes(k.w.bits))
-		}
-	}
-	return n
-}
-
 // tooLarge is the error for a step or group that has no strips small enough.
 func (p *plan) tooLarge(i int, room int64) error {
 	l := p.layers[p.steps[i].layer]

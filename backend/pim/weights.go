@@ -50,32 +50,57 @@ func (p *plan) placeWeights() (bool, error) {
 	if all || !p.stream {
 		return all, nil
 	}
-	// The smallest layers stay, in half of the memory; the others share the rest.
-	clear(top)
-	bytes := func(s *step) int64 {
+	// The smallest layers stay in a share of the memory; the others are streamed
+	// through the rest, the smaller it is the more often.
+	slices.SortStableFunc(products, func(a, b *step) int { return cmp.Compare(p.partBytes(a), p.partBytes(b)) })
+	best, bestShare := int64(-1), int64(0)
+	try := func(share int64) (int64, error) {
+		clear(top)
 		n := int64(0)
-		for _, q := range s.kernel.(*product).parts {
-			if q != nil {
-				n = max(n, q.coreBytes(p.chip.TileBytes(s.kernel.(*product).w.bits)))
+		for i, s := range products {
+			if err := p.makeParts(s, s.kernel.(*product), 0); err != nil {
+				return 0, err
 			}
-		}
-		return n
-	}
-	slices.SortStableFunc(products, func(a, b *step) int { return cmp.Compare(bytes(a), bytes(b)) })
-	var rest []*step
-	for i, s := range products {
-		if !reside(s, size/2) {
-			rest = products[i:]
+			if reside(s, size*share/8) {
+				continue
+			}
+			p.ringBase, p.ringEnd = slices.Max(top), size
+			for _, s := range products[i:] {
+				if err := p.makeParts(s, s.kernel.(*product), p.ringEnd-p.ringBase); err != nil {
+					return 0, err
+				}
+				for j := range p.clusters {
+					n += p.weightTraffic(s, j, 1, s.parts[j], false)
+				}
+			}
 			break
 		}
+		return n, nil
 	}
-	p.ringBase, p.ringEnd = slices.Max(top), size
-	for _, s := range rest {
-		if err := p.makeParts(s, s.kernel.(*product), p.ringEnd-p.ringBase); err != nil {
+	for _, share := range [3]int64{4, 2, 0} {
+		n, err := try(share)
+		if err != nil {
 			return false, err
 		}
+		if best < 0 || n < best {
+			best, bestShare = n, share
+		}
 	}
-	return true, nil
+	_, err := try(bestShare)
+	return true, err
+}
+
+// partBytes returns what the largest part of a product takes of a core's weight
+// SRAM.
+func (p *plan) partBytes(s *step) int64 {
+	k := s.kernel.(*product)
+	n := int64(0)
+	for _, q := range k.parts {
+		if q != nil {
+			n = max(n, q.coreBytes(p.chip.TileBytes(k.w.bits)))
+		}
+	}
+	return n
 }
 
 // different lists the parts, each once.
