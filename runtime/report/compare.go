@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"situ/runtime"
 )
@@ -91,19 +92,64 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		}
 		b.WriteString("\n")
 	}
-	for _, r := range rs {
-		for _, n := range r.Notes {
-			fmt.Fprintf(&b, "\n%s: %s", r.Target, n)
-		}
-		if len(r.Fallback) > 0 {
-			fmt.Fprintf(&b, "\n%s: in float32: %s", r.Target, fallbacks(r.Fallback))
-		}
+	for _, n := range notes(rs) {
+		b.WriteString("\n" + wrap(n))
 	}
 	if c := Conclusion(rs); c != "" {
-		fmt.Fprintf(&b, "\n%s\n", c)
+		fmt.Fprintf(&b, "\n\n%s", wrap(c))
 	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// notes lists what a reader must know of each target; what holds for all is said
+// once.
+func notes(rs []*runtime.Result) []string {
+	var order []string
+	of := map[string][]string{}
+	for _, r := range rs {
+		ns := r.Notes
+		if len(r.Fallback) > 0 {
+			ns = append([]string{"in float32: " + fallbacks(r.Fallback)}, ns...)
+		}
+		for _, n := range ns {
+			if of[n] == nil {
+				order = append(order, n)
+			}
+			of[n] = append(of[n], r.Target)
+		}
+	}
+	for i, n := range order {
+		if len(of[n]) < len(rs) || len(rs) == 1 {
+			order[i] = strings.Join(of[n], ", ") + ": " + n
+		} else {
+			order[i] = "all: " + n
+		}
+	}
+	return order
+}
+
+// wrap breaks a text into lines of at most 96 characters.
+func wrap(s string) string {
+	const width = 96
+	var b strings.Builder
+	n := 0
+	for i, word := range strings.Split(s, " ") {
+		l := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case n+1+l > width:
+			b.WriteByte('\n')
+			n = 0
+		default:
+			b.WriteByte(' ')
+			n++
+		}
+		b.WriteString(word)
+		n += l
+	}
+	return b.String()
 }
 
 func anyEnergy(rs []*runtime.Result, l level) bool {

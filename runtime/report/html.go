@@ -29,7 +29,11 @@ func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error 
 	if err := Compare(&text, title, rs, acc); err != nil {
 		return err
 	}
-	energy, err := energyPlot(rs)
+	energy, err := energyPlot(rs, "Energy of one inference alone, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Energy })
+	if err != nil {
+		return err
+	}
+	steady, err := energyPlot(rs, "Energy of one inference at steady throughput, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Steady })
 	if err != nil {
 		return err
 	}
@@ -38,13 +42,13 @@ func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error 
 		return err
 	}
 	data := struct {
-		Title, Text, Conclusion string
-		Energy, Roofline        template.HTML
-		Sections                []section
+		Title, Text, Conclusion  string
+		Energy, Steady, Roofline template.HTML
+		Sections                 []section
 	}{
 		Title: title, Text: strings.TrimSpace(text.String()), Conclusion: Conclusion(rs),
 		// The plots come from our own renderer, whose text is escaped by it.
-		Energy: template.HTML(energy), Roofline: template.HTML(roof),
+		Energy: template.HTML(energy), Steady: template.HTML(steady), Roofline: template.HTML(roof),
 	}
 	for _, r := range rs {
 		e, err := layerPlot(r, "Energy of each layer, "+r.Target, "J", func(l *runtime.LayerCost) float64 { return l.Energy.Total })

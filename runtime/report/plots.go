@@ -23,6 +23,15 @@ var palette = []color.RGBA{
 	{0xe6, 0x7e, 0x22, 255}, {0xf5, 0xb0, 0x41, 255}, {0xc0, 0x39, 0x2b, 255}, {0xb2, 0xba, 0xbb, 255},
 }
 
+// series has one colour a target.
+var series = []color.RGBA{
+	{0x1f, 0x77, 0xb4, 255}, {0xd6, 0x27, 0x28, 255}, {0x2c, 0xa0, 0x2c, 255}, {0x94, 0x67, 0xbd, 255},
+	{0xff, 0x7f, 0x0e, 255}, {0x17, 0xbe, 0xcf, 255}, {0x8c, 0x56, 0x4b, 255}, {0x7f, 0x7f, 0x7f, 255},
+}
+
+// plotWidth is that of every plot; pages scale them down where they must.
+const plotWidth = 22 * vg.Centimeter
+
 // svg renders a plot; the result is one <svg> element without an XML header, to
 // be put into a page.
 func svg(p *plot.Plot, w, h vg.Length) (string, error) {
@@ -39,11 +48,11 @@ func svg(p *plot.Plot, w, h vg.Length) (string, error) {
 	return s, nil
 }
 
-// energyPlot stacks the energy levels of each target.
-func energyPlot(rs []*runtime.Result) (string, error) {
+// energyPlot stacks the energy levels of each target, those that of returns.
+func energyPlot(rs []*runtime.Result, title string, of func(*runtime.Result) *runtime.Energy) (string, error) {
 	p := plot.New()
-	p.Title.Text = "Energy per inference, by distance"
-	scale, unit := scaleFor(maxOf(rs, func(r *runtime.Result) float64 { return r.Energy.Total }))
+	p.Title.Text = title
+	scale, unit := scaleFor(maxOf(rs, func(r *runtime.Result) float64 { return of(r).Total }))
 	p.Y.Label.Text = unit + "J"
 	p.Y.Min = 0
 	p.Legend.Top = true
@@ -59,7 +68,7 @@ func energyPlot(rs []*runtime.Result) (string, error) {
 		}
 		v := make(plotter.Values, len(rs))
 		for j, r := range rs {
-			v[j] = l.energy(&r.Energy) * scale
+			v[j] = l.energy(of(r)) * scale
 		}
 		bars, err := plotter.NewBarChart(v, vg.Points(46))
 		if err != nil {
@@ -74,8 +83,8 @@ func energyPlot(rs []*runtime.Result) (string, error) {
 		p.Add(bars)
 		p.Legend.Add(l.name, bars)
 	}
-	p.X.Max += 1.2 // room for the legend
-	return svg(p, 16*vg.Centimeter, 9*vg.Centimeter)
+	p.X.Max += 0.5 + 0.25*float64(len(rs)) // room for the legend
+	return svg(p, plotWidth, 9*vg.Centimeter)
 }
 
 // layerPlot draws one bar a layer of the quantity f.
@@ -103,7 +112,7 @@ func layerPlot(r *runtime.Result, title, unit string, f func(*runtime.LayerCost)
 	bars.Color = palette[1]
 	bars.LineStyle.Width = 0
 	p.Add(bars)
-	return svg(p, 16*vg.Centimeter, 6*vg.Centimeter)
+	return svg(p, plotWidth, 6*vg.Centimeter)
 }
 
 // rooflinePlot draws each target's ceiling (multiply-accumulates a second over
@@ -130,7 +139,7 @@ func rooflinePlot(rs []*runtime.Result) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		line.Color = palette[(i*4+1)%len(palette)]
+		line.Color = series[i%len(series)]
 		line.Width = vg.Points(1.5)
 		dots, err := plotter.NewScatter(plotter.XYs{{X: at, Y: float64(r.MACs) / r.LatencyS}, {X: at, Y: float64(r.MACs) * r.ThroughputS}})
 		if err != nil {
@@ -144,7 +153,7 @@ func rooflinePlot(rs []*runtime.Result) (string, error) {
 	if !drawn {
 		return "", nil
 	}
-	return svg(p, 16*vg.Centimeter, 9*vg.Centimeter)
+	return svg(p, plotWidth, 9*vg.Centimeter)
 }
 
 func maxOf(rs []*runtime.Result, f func(*runtime.Result) float64) float64 {
