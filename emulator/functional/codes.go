@@ -14,12 +14,12 @@ import (
 func (c *cluster) multipliers(off, n int64) (mult []int32, shift []uint8, err error) {
 	mult = words[int32](c.sp, off, n)
 	shift = grow(&c.shifts, n)
-	bad := false
+	bad := int32(0) // its sign is set by any shift out of range
 	for i, s := range words[int32](c.sp, off+4*n, n) {
-		bad = bad || s < fixed.MinShift || s > fixed.MaxShift
+		bad |= (s - fixed.MinShift) | (fixed.MaxShift - s)
 		shift[i] = uint8(s)
 	}
-	if bad {
+	if bad < 0 {
 		return nil, nil, fmt.Errorf("the parameters at %d hold a shift outside %d..%d", off, fixed.MinShift, fixed.MaxShift)
 	}
 	return mult, shift, nil

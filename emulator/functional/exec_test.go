@@ -332,8 +332,8 @@ func (s *state) middle(op isa.Op, g arg, f func(string) float32) {
 // strides that may leave gaps, sources in the lower half of the scratchpad,
 // results in the upper one.
 type values struct {
-	rng  *rand.Rand
-	m    *Machine
+	rng *rand.Rand
+	m   *Machine
 }
 
 func (v *values) n(lo, hi int64) int64 { return lo + v.rng.Int64N(hi-lo+1) }

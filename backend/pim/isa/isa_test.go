@@ -102,11 +102,11 @@ func TestOperandPositions(t *testing.T) {
 
 // genOperand draws a value that Validate accepts.
 func genOperand(t *rapid.T, o Operand, clusters int) int64 {
-	if two, ok := oneOf[o.Name]; ok {
-		return rapid.SampledFrom(two[:]).Draw(t, o.Name)
-	}
-	if r, ok := ranged[o.Name]; ok {
-		return rapid.Int64Range(r[0], r[1]).Draw(t, o.Name)
+	if l, ok := nameLimits[o.Name]; ok {
+		if l.two {
+			return rapid.SampledFrom([]int64{l.lo, l.hi}).Draw(t, o.Name)
+		}
+		return rapid.Int64Range(l.lo, l.hi).Draw(t, o.Name)
 	}
 	switch {
 	case o.Name == "first":
@@ -335,23 +335,23 @@ func TestDecodeErrors(t *testing.T) {
 
 func TestValidateFaults(t *testing.T) {
 	for want, breakIt := range map[string]func(p *Program){
-		"1 init and 2 main":      func(p *Program) { p.Init = p.Init[:1] },
-		"does not hold":          func(p *Program) { p.DRAMBytes = 3 },
-		"closes no loop":         func(p *Program) { p.Main[0].Insts[1] = Inst{Op: OpNext} },
-		"not closed":             func(p *Program) { p.Main[0].Insts[4] = Inst{OpSet, []int64{1, 1}} },
-		"the limit is":           func(p *Program) { p.Main[0].Insts[1].Args[0] = 1 << 39 },
-		"no such opcode":         func(p *Program) { p.Main[0].Insts[1].Op = numOps },
-		"8 operands":             func(p *Program) { p.Main[0].Insts[2].Args = p.Main[0].Insts[2].Args[1:] },
-		"not a valid count":      func(p *Program) { p.Main[0].Insts[2].Args[LoadLen] = 0 },
-		"not a valid register":   func(p *Program) { p.Main[0].Insts[0].Args[0] = 0 },
-		"not a valid DRAM addr":  func(p *Program) { p.Main[0].Insts[2].Args[LoadSrc] = -1 },
-		"clusters 1..2":          func(p *Program) { p.Main[0].Insts[0] = Inst{OpBarrier, []int64{0, 1, 2}} },
-		"belongs to layer 1":     func(p *Program) { p.Main[0].Layer[0] = 1 },
-		"5 layer numbers":        func(p *Program) { p.Main[0].Layer = p.Main[0].Layer[1:] },
-		"lie in the constants":   func(p *Program) { p.Inputs[0].Addr = 4090 },
-		"negative or too large":  func(p *Program) { p.Inputs[0].Shape = []int{1 << 30, 1 << 30, 1 << 30} },
-		"out of order":           func(p *Program) { p.Regions = []Region{{5, 5, 0}} },
-		"value = 256 is outside": func(p *Program) { p.Main[0].Insts[0] = Inst{OpFill, []int64{0, 1, 0, 1, 0, 1, 256}} },
+		"1 init and 2 main":     func(p *Program) { p.Init = p.Init[:1] },
+		"does not hold":         func(p *Program) { p.DRAMBytes = 3 },
+		"closes no loop":        func(p *Program) { p.Main[0].Insts[1] = Inst{Op: OpNext} },
+		"not closed":            func(p *Program) { p.Main[0].Insts[4] = Inst{OpSet, []int64{1, 1}} },
+		"the limit is":          func(p *Program) { p.Main[0].Insts[1].Args[0] = 1 << 39 },
+		"no such opcode":        func(p *Program) { p.Main[0].Insts[1].Op = numOps },
+		"8 operands":            func(p *Program) { p.Main[0].Insts[2].Args = p.Main[0].Insts[2].Args[1:] },
+		"not a valid count":     func(p *Program) { p.Main[0].Insts[2].Args[LoadLen] = 0 },
+		"not a valid register":  func(p *Program) { p.Main[0].Insts[0].Args[0] = 0 },
+		"not a valid DRAM addr": func(p *Program) { p.Main[0].Insts[2].Args[LoadSrc] = -1 },
+		"clusters 1..2":         func(p *Program) { p.Main[0].Insts[0] = Inst{OpBarrier, []int64{0, 1, 2}} },
+		"belongs to layer 1":    func(p *Program) { p.Main[0].Layer[0] = 1 },
+		"5 layer numbers":       func(p *Program) { p.Main[0].Layer = p.Main[0].Layer[1:] },
+		"lie in the constants":  func(p *Program) { p.Inputs[0].Addr = 4090 },
+		"negative or too large": func(p *Program) { p.Inputs[0].Shape = []int{1 << 30, 1 << 30, 1 << 30} },
+		"out of order":          func(p *Program) { p.Regions = []Region{{5, 5, 0}} },
+		"value = 256 is not":    func(p *Program) { p.Main[0].Insts[0] = Inst{OpFill, []int64{0, 1, 0, 1, 0, 1, 256}} },
 	} {
 		p := tiny()
 		breakIt(p)

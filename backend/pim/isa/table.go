@@ -98,7 +98,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpMVM: {Mnemonic: "mvm", Unit: UnitArray, Reads: "scratchpad, weight SRAM, accumulators", Writes: "accumulators",
-		Doc: "acc[m·n + c] (+)= Σ_k code[m, k] · w[k, c] over rows_y·rows_x input vectors m of seg_nz·seg_ny·seg_nx·seg_len bytes k, in ceil(ktiles/ksplit) passes of array load and input streaming; column c lies in tile c div cols, or c div (n/ntiles) when n_sstep is not 0",
+		Doc: "computes acc[m·n + c] (+)= Σ_k code[m, k] · w[k, c] over rows_y·rows_x input vectors m of seg_nz·seg_ny·seg_nx·seg_len bytes k, in ceil(ktiles/ksplit) passes of array load and input streaming; column c lies in tile c div cols, or c div (n/ntiles) when n_sstep is not 0",
 		Operands: []Operand{
 			{"acc", KAcc, ""},
 			{"ws", KWS, ""},
@@ -124,7 +124,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpRequant: {Mnemonic: "requant", Unit: UnitVector, Reads: "accumulators, scratchpad", Writes: "scratchpad",
-		Doc: "code = clamp(round-half-even((acc + bias[c]) · mult[c] / 2^shift[c]) + zero, lo, hi)",
+		Doc: "computes code = clamp(round-half-even((acc + bias[c]) · mult[c] / 2^shift[c]) + zero, lo, hi)",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"acc", KAcc, ""},
@@ -170,7 +170,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpAdd: {Mnemonic: "add", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "code = clamp(zy + round-half-even(((a − za)·ma + (b − zb)·mb) / 2^shift), lo, hi)",
+		Doc: "computes code = clamp(zy + round-half-even(((a − za)·ma + (b − zb)·mb) / 2^shift), lo, hi)",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"a", KSP, ""},
@@ -196,7 +196,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpMul: {Mnemonic: "mul", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "code = clamp(zy + round-half-even((a − za)(b − zb)·m / 2^shift), lo, hi)",
+		Doc: "computes code = clamp(zy + round-half-even((a − za)(b − zb)·m / 2^shift), lo, hi)",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"a", KSP, ""},
@@ -221,7 +221,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpLUT: {Mnemonic: "lut", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "code = table[code]",
+		Doc: "computes code = table[code]",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"src", KSP, ""},
@@ -260,7 +260,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpAvgPool: {Mnemonic: "avgpool", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "code = clamp(zy + round-half-even(Σ(code − zx)·mult/2^shift), lo, hi), the divisor being the number of window places inside the source or its counted borders",
+		Doc: "computes code = clamp(zy + round-half-even(Σ(code − zx)·mult/2^shift), lo, hi), the divisor being the number of window places inside the source or its counted borders",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"src", KSP, ""},
@@ -329,7 +329,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpQuant: {Mnemonic: "quant", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "code = saturate(round-half-even(x / scale) + zero)",
+		Doc: "computes code = saturate(round-half-even(x / scale) + zero)",
 		Operands: []Operand{
 			{"dst", KSP, ""},
 			{"src", KSP, "float32"},
@@ -345,7 +345,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpDequant: {Mnemonic: "dequant", Unit: UnitVector, Reads: "scratchpad", Writes: "scratchpad",
-		Doc: "x = (code − zero) · scale",
+		Doc: "computes x = (code − zero) · scale",
 		Operands: []Operand{
 			{"dst", KSP, "float32"},
 			{"src", KSP, ""},
@@ -361,7 +361,7 @@ var table = [numOps]Info{
 		},
 	},
 	OpDequantAcc: {Mnemonic: "dequantacc", Unit: UnitVector, Reads: "accumulators, scratchpad", Writes: "scratchpad",
-		Doc: "x = float32(acc + bias[c]) · scale[c]",
+		Doc: "computes x = float32(acc + bias[c]) · scale[c]",
 		Operands: []Operand{
 			{"dst", KSP, "float32"},
 			{"acc", KAcc, ""},

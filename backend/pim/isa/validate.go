@@ -154,74 +154,79 @@ func (v *validator) operands(in *Inst) bool {
 		v.faultf("has no such opcode")
 		return false
 	}
-	row := &table[in.Op]
-	if len(in.Args) != len(row.Operands) {
-		v.faultf("has %d operands, its table row %d", len(in.Args), len(row.Operands))
+	row := table[in.Op].Operands
+	if len(in.Args) != len(row) {
+		v.faultf("has %d operands, its table row %d", len(in.Args), len(row))
 		return false
 	}
 	ok := true
-	for i, o := range row.Operands {
-		if x := in.Args[i]; !o.valid(x) {
-			v.faultf("%s = %d is not a valid %s", o.Name, x, o.Kind)
-			ok = false
-		}
-	}
-	return ok && v.extra(in)
-}
-
-// valid reports whether x is in the range of the operand's kind.
-func (o *Operand) valid(x int64) bool {
-	switch o.Kind {
-	case KCount:
-		return x >= 1 && x <= maxCount
-	case KStep, KImm:
-		return x >= -1<<addrRegShift && x <= 1<<addrRegShift
-	case KReg:
-		return x >= 1 && x < NumRegs
-	case KFloat:
-		return x >= 0 && x <= math.MaxUint32
-	}
-	_, reg := SplitAddr(x)
-	return x >= 0 && reg < NumRegs
-}
-
-// oneOf lists the operands that are switches, by name, wherever they occur.
-var oneOf = map[string][2]int64{
-	"wbits": {4, 8}, "accumulate": {0, 1}, "b_step": {0, 1}, "log": {0, 1}, "per_count": {0, 1},
-}
-
-// ranged lists the operands that have a range of their own.
-var ranged = map[string][2]int64{
-	"lo": {0, 255}, "hi": {0, 255}, "zero": {0, 255}, "value": {0, 255}, "za": {0, 255}, "zb": {0, 255},
-	"zx": {0, 255}, "zy": {0, 255}, "shift": {1, 62}, "m": {math.MinInt32, math.MaxInt32},
-	"ma": {math.MinInt32, math.MaxInt32}, "mb": {math.MinInt32, math.MaxInt32}, "fn": {0, 255},
-	"pad_t": {0, 1 << 24}, "pad_l": {0, 1 << 24}, "pad_b": {0, 1 << 24}, "pad_r": {0, 1 << 24},
-	"y0": {-1 << 24, 1 << 24}, "x0": {-1 << 24, 1 << 24},
-}
-
-// extra checks the operands whose range is not that of their kind.
-func (v *validator) extra(in *Inst) bool {
-	first := int64(-1)
-	ok := true
-	for i, o := range table[in.Op].Operands {
-		x := in.Args[i]
-		if two, is := oneOf[o.Name]; is && x != two[0] && x != two[1] {
-			v.faultf("%s = %d, must be %d or %d", o.Name, x, two[0], two[1])
-			ok = false
-		}
-		if r, is := ranged[o.Name]; is && (x < r[0] || x > r[1]) {
-			v.faultf("%s = %d is outside %d..%d", o.Name, x, r[0], r[1])
-			ok = false
-		}
+	for i, x := range in.Args {
+		l := &limits[in.Op][i]
 		switch {
-		case o.Name == "first":
-			first = x
-		case o.Name == "count" && in.Op != OpLoop:
-			if n := int64(len(v.p.Main)); first < 0 || first >= n || x > n-first {
-				v.faultf("clusters %d..%d, the program has %d", first, first+x-1, n)
-				ok = false
-			}
+		case x < l.lo || x > l.hi:
+			v.faultf("%s = %d is not a valid %s, which is %d..%d", row[i].Name, x, row[i].Kind, l.lo, l.hi)
+			ok = false
+		case l.two && x != l.lo && x != l.hi:
+			v.faultf("%s = %d, must be %d or %d", row[i].Name, x, l.lo, l.hi)
+			ok = false
+		}
+	}
+	if i := firstCluster[in.Op]; i >= 0 {
+		first, count, n := in.Args[i], in.Args[i+1], int64(len(v.p.Main))
+		if first < 0 || first >= n || count > n-first {
+			v.faultf("clusters %d..%d, the program has %d", first, first+count-1, n)
+			ok = false
 		}
 	}
 	return ok
+}
+
+// limit is the range of an operand; two says that only its ends are valid.
+type limit struct {
+	lo, hi int64
+	two    bool
+}
+
+// kindLimits are the ranges of the kinds.
+var kindLimits = [...]limit{
+	KImm: {lo: -1 << addrRegShift, hi: 1 << addrRegShift}, KStep: {lo: -1 << addrRegShift, hi: 1 << addrRegShift},
+	KCount: {lo: 1, hi: maxCount}, KReg: {lo: 1, hi: NumRegs - 1}, KFloat: {hi: math.MaxUint32},
+	KSP: {hi: maxAddr}, KAcc: {hi: maxAddr}, KWS: {hi: maxAddr}, KDRAM: {hi: maxAddr},
+}
+
+// maxAddr is the greatest address with the greatest register.
+const maxAddr = NumRegs<<addrRegShift - 1
+
+// nameLimits are the ranges of operands that are narrower than their kind's,
+// by name, wherever they occur.
+var nameLimits = map[string]limit{
+	"wbits": {4, 8, true}, "accumulate": {0, 1, true}, "b_step": {0, 1, true}, "log": {0, 1, true}, "per_count": {0, 1, true},
+	"lo": {hi: 255}, "hi": {hi: 255}, "zero": {hi: 255}, "value": {hi: 255}, "za": {hi: 255}, "zb": {hi: 255},
+	"zx": {hi: 255}, "zy": {hi: 255}, "fn": {hi: 255}, "shift": {lo: 1, hi: 62},
+	"m": {lo: math.MinInt32, hi: math.MaxInt32}, "ma": {lo: math.MinInt32, hi: math.MaxInt32}, "mb": {lo: math.MinInt32, hi: math.MaxInt32},
+	"pad_t": {hi: 1 << 24}, "pad_l": {hi: 1 << 24}, "pad_b": {hi: 1 << 24}, "pad_r": {hi: 1 << 24},
+	"y0": {lo: -1 << 24, hi: 1 << 24}, "x0": {lo: -1 << 24, hi: 1 << 24},
+}
+
+// limits holds the range of every operand of the table, and firstCluster the
+// position of "first", behind which "count" stands, or −1.
+var (
+	limits       [numOps][]limit
+	firstCluster [numOps]int
+)
+
+func init() {
+	for op := range table {
+		firstCluster[op] = -1
+		for i, o := range table[op].Operands {
+			l, ok := nameLimits[o.Name]
+			if !ok {
+				l = kindLimits[o.Kind]
+			}
+			limits[op] = append(limits[op], l)
+			if o.Name == "first" {
+				firstCluster[op] = i
+			}
+		}
+	}
 }
