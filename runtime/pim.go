@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 
 	"situ/arch"
 	"situ/backend/pim"
@@ -117,6 +118,9 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
 		Load: &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
 	}
+	if n := explain(r, p, t); n != "" {
+		res.Notes = append(res.Notes, n)
+	}
 	for _, f := range p.Fallbacks {
 		res.Fallback = append(res.Fallback, Fallback(f))
 	}
@@ -127,6 +131,39 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		})
 	}
 	return res
+}
+
+// lowUtilisation is the share of the arrays' peak below which a report says why.
+const lowUtilisation = 0.2
+
+// explain says in a line what one input waits for when the arrays are mostly
+// idle: how busy each kind of unit is, and the layer that takes longest.
+func explain(r *emulator.Report, p *isa.Program, t *Target) string {
+	if r.Utilisation >= lowUtilisation || r.LatencyPS == 0 {
+		return ""
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "one input uses %.2g %% of the arrays' peak:", 100*r.Utilisation)
+	if used, all := len(p.Main), t.Chip.NumClusters(); used < all {
+		fmt.Fprintf(&s, " %d of %d clusters are used, and", used, all)
+	}
+	for i, u := range r.Units {
+		if i > 0 {
+			s.WriteString(",")
+		}
+		fmt.Fprintf(&s, " %s busy %.2g %%", u.Name, 100*u.Share)
+	}
+	s.WriteString(" of the time")
+	var longest *emulator.Layer
+	for i := range r.Layer {
+		if l := &r.Layer[i]; longest == nil || l.EndPS-l.StartPS > longest.EndPS-longest.StartPS {
+			longest = l
+		}
+	}
+	if longest != nil {
+		fmt.Fprintf(&s, "; longest is %s %q with %.2g %%", longest.Op, longest.Name, 100*float64(longest.EndPS-longest.StartPS)/float64(r.LatencyPS))
+	}
+	return s.String()
 }
 
 func seconds(ps int64) float64 { return float64(ps) * 1e-12 }
