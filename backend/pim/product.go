@@ -379,7 +379,7 @@ func (k *product) describe(s *step, pl *plan) string {
 		how = "streamed"
 	}
 	if g := s.group; g != nil {
-		pieces, _ := g.cut(pl.steps[g.last].parts[p.first])
+		pieces := g.cut(pl.steps[g.last].parts[p.first])
 		how += fmt.Sprintf(", activations in %d strips of %d operators", len(pieces), g.last-g.first+1)
 	}
 	return fmt.Sprintf("%d of %d clusters, %d by channels and %d by rows; cores %d columns × %d K × %d rows; %d products of %d passes; weights %s",

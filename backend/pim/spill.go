@@ -76,22 +76,20 @@ type pass struct {
 	slot  []int
 }
 
-// cut returns the pieces of a part in order, and the axis along which
-// neighbours follow each other.
-func (g *group) cut(part box) ([]box, int) {
-	bs, along := []box{part}, 1
+// cut returns the pieces of a part in order.
+func (g *group) cut(part box) []box {
+	bs := []box{part}
 	for axis, n := range g.n {
 		if n <= 1 {
 			continue
 		}
-		along = axis
 		var next []box
 		for _, b := range bs {
 			next = append(next, b.pieces(axis, n, 1)...)
 		}
 		bs = next
 	}
-	return bs, along
+	return bs
 }
 
 // buffer returns the index of the strips of an operand, or of a result that
@@ -117,14 +115,14 @@ func (p *plan) passes(g *group, j int) []pass {
 	if part.empty() {
 		return nil
 	}
-	pieces, along := g.cut(part)
+	pieces := g.cut(part)
 	n := len(g.bufs)
 	out := make([]pass, len(pieces))
 	prev := pass{holds: make([]box, n), slot: make([]int, n)}
 	for i, piece := range pieces {
 		q := pass{out: make([]box, g.last-g.first+1), holds: make([]box, n), fresh: make([]box, n), slot: slices.Clone(prev.slot)}
 		settle := func(b int) {
-			q.fresh[b] = freshPart(q.holds[b], prev.holds[b], along)
+			q.fresh[b] = freshPart(q.holds[b], prev.holds[b])
 			if q.fresh[b].empty() { // nothing new: the strip before serves
 				q.holds[b] = prev.holds[b]
 				return
@@ -170,16 +168,24 @@ func (p *plan) passes(g *group, j int) []pass {
 	return out
 }
 
-// freshPart returns the part of b that prev, the strip before along an axis,
-// does not hold; all of b when they do not follow each other.
-func freshPart(b, prev box, along int) box {
+// freshPart returns the part of b that prev, the strip before, does not hold;
+// all of b when it does not follow prev along one axis.
+func freshPart(b, prev box) box {
 	if b.empty() || prev.empty() {
 		return b
 	}
+	along := -1
 	for i := range b.lo {
-		if i != along && (b.lo[i] != prev.lo[i] || b.hi[i] != prev.hi[i]) {
+		if b.lo[i] == prev.lo[i] && b.hi[i] == prev.hi[i] {
+			continue
+		}
+		if along >= 0 {
 			return b
 		}
+		along = i
+	}
+	if along < 0 {
+		return box{}
 	}
 	if prev.lo[along] > b.lo[along] || prev.hi[along] < b.lo[along] {
 		return b
@@ -219,45 +225,48 @@ func (p *plan) newGroup(first, last int) *group {
 // cutGroup chooses the fewest strips with which the group's buffers fit room. It
 // reports false when none do.
 func (p *plan) cutGroup(g *group, room int64) bool {
-	var axes []int
-	if g.first < g.last {
-		axes = []int{p.stripAxis(g)}
-	} else {
-		for axis, ok := range p.steps[g.last].cuts() {
-			if ok {
-				axes = append(axes, axis)
-			}
-		}
-	}
+	last := p.steps[g.last]
 	g.n = [4]int{1, 1, 1, 1}
 	if p.sizeBuffers(g) <= room {
 		return true
 	}
-	for _, axis := range axes {
+	// Several steps are cut along rows or columns, a single one along as many
+	// axes as it takes.
+	several := g.first < g.last
+	best, bestAxis := 0, -1
+	for axis, ok := range last.cuts() {
+		if !ok || several && axis != 1 && axis != 2 {
+			continue
+		}
 		most := 0
-		for _, part := range p.steps[g.last].parts {
+		for _, part := range last.parts {
 			most = max(most, part.ext(axis))
 		}
-		for n := 2; n < most; n += max(n/8, 1) {
+		n, fits := 2, false
+		for ; n <= most && !fits; n += max(n/8, 1) {
 			g.n[axis] = n
-			if p.sizeBuffers(g) <= room {
-				return true
-			}
+			fits = p.sizeBuffers(g) <= room
 		}
-		g.n[axis] = max(most, 1)
-		if p.sizeBuffers(g) <= room {
+		if !fits && most > 1 {
+			g.n[axis] = most
+			fits = p.sizeBuffers(g) <= room
+		}
+		if fits && !several {
 			return true
 		}
+		if fits && (bestAxis < 0 || g.n[axis] < best) {
+			best, bestAxis = g.n[axis], axis
+		}
+		if several {
+			g.n[axis] = 1
+		}
 	}
-	return false
-}
-
-// stripAxis returns the axis along which a group of several steps is cut.
-func (p *plan) stripAxis(g *group) int {
-	if p.steps[g.last].out.dims[1] > 1 {
-		return 1
+	if bestAxis < 0 {
+		return false
 	}
-	return 2
+	g.n[bestAxis] = best
+	p.sizeBuffers(g)
+	return true
 }
 
 // sizeBuffers sets the sizes of a group's buffers and returns their sum.
