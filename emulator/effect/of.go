@@ -27,10 +27,10 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.aligned(a[isa.DequantAccDst], a[isa.DequantAccDstSy], a[isa.DequantAccDstSx])
 		e.fromAcc(a[isa.DequantAccDst], a[isa.DequantAccAcc], a[isa.DequantAccParams], a[isa.DequantAccRowsY:], 4, 8)
 	case isa.OpFill:
-		e.work = product(a[isa.FillN2], a[isa.FillN1], a[isa.FillLen])
+		e.work = runs(a[isa.FillLen], a[isa.FillN2], a[isa.FillN1])
 		e.add(SP, true, a[isa.FillDst], a[isa.FillLen], dim{a[isa.FillN2], a[isa.FillDstS2]}, dim{a[isa.FillN1], a[isa.FillDstS1]})
 	case isa.OpCopy:
-		e.work = product(a[isa.CopyN3], a[isa.CopyN2], a[isa.CopyN1], a[isa.CopyLen])
+		e.work = runs(a[isa.CopyLen], a[isa.CopyN3], a[isa.CopyN2], a[isa.CopyN1])
 		n3, n2, n1 := a[isa.CopyN3], a[isa.CopyN2], a[isa.CopyN1]
 		e.add(SP, false, a[isa.CopySrc], a[isa.CopyLen], dim{n3, a[isa.CopySrcS3]}, dim{n2, a[isa.CopySrcS2]}, dim{n1, a[isa.CopySrcS1]})
 		e.add(SP, true, a[isa.CopyDst], a[isa.CopyLen], dim{n3, a[isa.CopyDstS3]}, dim{n2, a[isa.CopyDstS2]}, dim{n1, a[isa.CopyDstS1]})
@@ -61,7 +61,7 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.depthwise(a)
 	case isa.OpSoftmax:
 		n := mul(a[isa.SoftmaxRows], a[isa.SoftmaxN])
-		e.work = product(a[isa.SoftmaxRows], a[isa.SoftmaxN])
+		e.work = runs(a[isa.SoftmaxN], a[isa.SoftmaxRows], least)
 		e.aligned(a[isa.SoftmaxParams])
 		e.add(SP, false, a[isa.SoftmaxSrc], n)
 		e.add(SP, true, a[isa.SoftmaxDst], n)
@@ -75,7 +75,7 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.float(a[isa.SoftmaxFDst], n, a[isa.SoftmaxFSrc], n, 1)
 	case isa.OpLRNF:
 		n := mul(a[isa.LRNFOuter], mul(a[isa.LRNFC], a[isa.LRNFInner]))
-		e.float(a[isa.LRNFDst], n, a[isa.LRNFSrc], n, min(a[isa.LRNFSize], a[isa.LRNFC]))
+		e.float(a[isa.LRNFDst], n, a[isa.LRNFSrc], n, 1+min(a[isa.LRNFSize], a[isa.LRNFC]))
 		if overlap(e.regions[0], e.regions[1]) {
 			e.fail("source and result overlap")
 		}
@@ -90,7 +90,7 @@ func overlap(a, b Region) bool { return a.Lo < b.Hi && b.Lo < a.Hi }
 // move is load, store and send, whose operands are alike.
 func (e *Effect) move(a []int64, from, to Mem) {
 	n2, n1, size := a[isa.LoadN2], a[isa.LoadN1], a[isa.LoadLen]
-	e.work = product(n2, n1, size)
+	e.work = runs(size, n2, n1)
 	e.add(from, false, a[isa.LoadSrc], size, dim{n2, a[isa.LoadSrcS2]}, dim{n1, a[isa.LoadSrcS1]})
 	e.add(to, true, a[isa.LoadDst], size, dim{n2, a[isa.LoadDstS2]}, dim{n1, a[isa.LoadDstS1]})
 }
@@ -130,7 +130,7 @@ func (e *Effect) mvm(a []int64, s *Shape) {
 		groups = ntiles
 	}
 	e.aligned(a[isa.MVMAcc])
-	e.work = product(m, k, n) / 64
+	e.work = runs(n, m, k) / 64
 	e.add(SP, false, a[isa.MVMSrc], a[isa.MVMSegLen], dim{a[isa.MVMRowsY], a[isa.MVMRowSy]}, dim{a[isa.MVMRowsX], a[isa.MVMRowSx]},
 		dim{a[isa.MVMSegNz], a[isa.MVMSegSz]}, dim{a[isa.MVMSegNy], a[isa.MVMSegSy]}, dim{a[isa.MVMSegNx], a[isa.MVMSegSx]}, dim{groups, nStep})
 	e.add(WS, false, a[isa.MVMWs], mul(passes, s.TileBytes(wbits)))
@@ -141,7 +141,7 @@ func (e *Effect) mvm(a []int64, s *Shape) {
 // size the bytes of a result and perChannel those of the parameters.
 func (e *Effect) fromAcc(dst, acc, params int64, rows []int64, size, perChannel int64) {
 	ny, sy, nx, sx, n, pitch := rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
-	e.work = product(ny, nx, n)
+	e.work = runs(n, ny, nx)
 	e.aligned(acc, pitch, params)
 	e.add(Acc, false, acc, mul(n, 4), dim{mul(ny, nx), pitch})
 	e.add(SP, false, params, mul(n, perChannel))
@@ -151,7 +151,7 @@ func (e *Effect) fromAcc(dst, acc, params int64, rows []int64, size, perChannel 
 // binary is add and mul, whose first operands are alike.
 func (e *Effect) binary(a []int64, bStep int64) {
 	n2, n1, size := a[isa.AddN2], a[isa.AddN1], a[isa.AddLen]
-	e.work = product(n2, n1, size)
+	e.work = runs(size, n2, n1)
 	bLen := size
 	if bStep == 0 {
 		bLen = 1
@@ -165,7 +165,7 @@ func (e *Effect) binary(a []int64, bStep int64) {
 // elements of the given sizes.
 func (e *Effect) strided(dst, src int64, d []int64, dstSize, srcSize int64) {
 	n2, dstS2, srcS2, n1, dstS1, srcS1, n := d[0], d[1], d[2], d[3], d[4], d[5], d[6]
-	e.work = product(n2, n1, n)
+	e.work = runs(n, n2, n1)
 	e.add(SP, false, src, mul(n, srcSize), dim{n2, srcS2}, dim{n1, srcS1})
 	e.add(SP, true, dst, mul(n, dstSize), dim{n2, dstS2}, dim{n1, dstS1})
 }
@@ -174,8 +174,7 @@ func (e *Effect) strided(dst, src int64, d []int64, dstSize, srcSize int64) {
 func (e *Effect) pool(dst, src int64, d []int64) {
 	outH, outW, c, dstSy, dstSx, srcSy, srcSx := d[0], d[1], d[2], d[3], d[4], d[5], d[6]
 	kh, kw, inH, inW := d[7], d[8], d[15], d[16]
-	e.work = product(outH, outW, c) * product(min(kh, inH), min(kw, inW))
-	e.work = max(e.work, product(outH, outW, kh), product(outH, outW, kw))
+	e.work = runs(c, outH, outW, min(kh, inH), min(kw, inW))
 	if srcSy < 0 || srcSx < 0 {
 		e.fail("a source step is negative")
 	}
@@ -192,7 +191,7 @@ func (e *Effect) depthwise(a []int64) {
 	outH, outW, c := a[isa.DepthwiseOutH], a[isa.DepthwiseOutW], a[isa.DepthwiseC]
 	kh, kw := a[isa.DepthwiseKh], a[isa.DepthwiseKw]
 	sy, sx := a[isa.DepthwiseSrcSy], a[isa.DepthwiseSrcSx]
-	e.work = product(outH, outW, c, kh, kw)
+	e.work = runs(c, outH, outW, kh, kw)
 	e.aligned(a[isa.DepthwiseParams])
 	e.add(SP, false, a[isa.DepthwiseSrc], c,
 		dim{outH, mul(a[isa.DepthwiseStrideH], sy)}, dim{outW, mul(a[isa.DepthwiseStrideW], sx)},
@@ -205,13 +204,13 @@ func (e *Effect) depthwise(a []int64) {
 // float is a float32 instruction on contiguous operands.
 func (e *Effect) float(dst, dstN, src, srcN, perElement int64) {
 	e.aligned(dst, src)
-	e.work = product(max(srcN, dstN), perElement)
+	e.work = product(max(srcN, dstN), perElement, least)
 	e.add(SP, false, src, mul(srcN, 4))
 	e.add(SP, true, dst, mul(dstN, 4))
 }
 
 func (e *Effect) binaryF(a []int64) {
-	e.work = product(a[isa.BinaryFN3], a[isa.BinaryFN2], a[isa.BinaryFN1], a[isa.BinaryFN0])
+	e.work = product(a[isa.BinaryFN3], a[isa.BinaryFN2], a[isa.BinaryFN1], a[isa.BinaryFN0], least)
 	for i, base := range [3]int64{a[isa.BinaryFDst], a[isa.BinaryFA], a[isa.BinaryFB]} {
 		s := a[isa.BinaryFDstS3+i:]
 		const per = isa.BinaryFN2 - isa.BinaryFN3

@@ -40,7 +40,7 @@ const maxRegions = 5
 type Effect struct {
 	regions [maxRegions]Region
 	n       int
-	work    float64 // elementary operations, roughly: bounds the host's time
+	work    float64 // what it costs the host, roughly
 	err     error
 }
 
@@ -74,8 +74,12 @@ func (s *Shape) TileBytes(wbits int64) int64 { return s.Rows * s.ArrayCols(wbits
 // Limits are the sizes of the memories, in bytes.
 type Limits [NumMems]int64
 
-// maxWork bounds what one instruction may ask of the host.
-const maxWork = 1 << 36
+// maxWork bounds what one instruction may ask of the host, in bytes moved or
+// what takes as long, to about a second.
+const maxWork = 1 << 30
+
+// least is the work of a run, however short, and of a float function.
+const least = 16
 
 // Check returns an error when a region leaves its memory, an address is not
 // aligned, or the operands are inconsistent.
@@ -84,7 +88,7 @@ func (e *Effect) Check(limits *Limits) error {
 		return e.err
 	}
 	if e.work > maxWork {
-		return fmt.Errorf("asks for %.3g operations, an instruction may do %d", e.work, int64(maxWork))
+		return fmt.Errorf("asks for the work of moving %.3g bytes, an instruction may do that of %d", e.work, int64(maxWork))
 	}
 	for i := range e.regions[:e.n] {
 		if r := &e.regions[i]; r.Lo < 0 || r.Hi > limits[r.Mem] {
@@ -138,6 +142,11 @@ func (e *Effect) fail(format string, args ...any) {
 	if e.err == nil {
 		e.err = fmt.Errorf(format, args...)
 	}
+}
+
+// runs is the work of some runs of size bytes.
+func runs(size int64, counts ...int64) float64 {
+	return float64(max(size, least)) * product(counts...)
 }
 
 // product multiplies counts.

@@ -651,9 +651,9 @@ func TestFaults(t *testing.T) {
 		args []int64
 	}{
 		{"scratchpad, which has 65536", isa.OpFill, []int64{65536, 1, 0, 1, 0, 1, 0}},
-		{"scratchpad, which has 65536", isa.OpFill, []int64{0, 1 << 30, 1 << 40, 1, 0, 1, 0}},
+		{"scratchpad, which has 65536", isa.OpFill, []int64{0, 1 << 20, 1 << 40, 1, 0, 1, 0}},
 		{"scratchpad, which has 65536", isa.OpFill, []int64{0, 1, 0, 2, -1, 1, 0}},
-		{"operations", isa.OpFill, []int64{0, 1 << 40, 0, 1 << 40, 0, 1, 0}},
+		{"asks for the work", isa.OpFill, []int64{0, 1 << 40, 0, 1 << 40, 0, 1, 0}},
 		{"DRAM, which has", isa.OpLoad, []int64{0, 1 << 40, 1, 0, 0, 1, 0, 0, 4}},
 		{"partly in the", isa.OpLoad, []int64{0, 1020, 1, 0, 0, 1, 0, 0, 8}},
 		{"are constants", isa.OpStore, []int64{0, 0, 1, 0, 0, 1, 0, 0, 4}},
