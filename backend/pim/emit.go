@@ -80,16 +80,3 @@ func int32s(b []byte, v ...int32) []byte {
 	}
 	return b
 }
-
-// vectorCycles estimates an instruction of the vector unit: elements times lane
-// operations each, or the scratchpad bytes, whichever takes longer.
-func vectorCycles(c *arch.Chip, elems, ops, read, write int64) int64 {
-	t := ceilDiv(elems*ops, c.Vector.Lanes.Int())
-	t = max(t, ceilDiv(read, c.Scratchpad.ReadBytes.Int()), ceilDiv(write, c.Scratchpad.WriteBytes.Int()))
-	return t + c.Vector.StartCycles.Int()
-}
-
-// f32Cycles is vectorCycles for float32 elements.
-func f32Cycles(c *arch.Chip, elems, ops int64) int64 {
-	return ceilDiv(elems*ops, c.Vector.F32Lanes.Int()) + c.Vector.StartCycles.Int()
-}

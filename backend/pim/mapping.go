@@ -30,34 +30,6 @@ type Mapping struct {
 	Cycles                 int64 // estimate for one inference
 }
 
-// MVMCycles estimates one mvm instruction: passes of array loading and input
-// streaming. inBytes are the distinct input bytes of one pass.
-func MVMCycles(c *arch.Chip, m, rsplit, passes, inBytes int64, weightBits int) int64 {
-	load := ceilDiv(c.TileBytes(weightBits), c.WeightSRAM.PortBytes.Int())
-	stream := max(ceilDiv(m, rsplit)*c.InputCycles(), ceilDiv(inBytes, c.Scratchpad.ReadBytes.Int()))
-	t := c.Array.PipelineCycles.Int()
-	if c.Array.WeightSets.Int() >= 2 {
-		return t + load + passes*stream + (passes-1)*max(load-stream, 0)
-	}
-	return t + passes*(load+stream)
-}
-
-// RequantCycles estimates the requantisation of elems accumulators.
-func RequantCycles(c *arch.Chip, elems int64) int64 {
-	return vectorCycles(c, elems, 2, 4*elems, elems)
-}
-
-// dramCycles returns the cycles that the channels of one die take for n bytes.
-func dramCycles(c *arch.Chip, n int64) int64 {
-	perDie := c.DRAM.GBs.Value / c.Dies.Value * 1e9
-	return int64(float64(n) / perDie * c.ClockMHz.Value * 1e6)
-}
-
-// accumulators returns the accumulator bytes of a cluster.
-func accumulators(c *arch.Chip) int64 {
-	return c.CoresPerCluster.Int() * c.Accumulator.Bytes.Int()
-}
-
 // Map chooses the mapping of the least estimated time. It reports false when
 // the accumulators do not hold one input vector's sums over a single tile, or a
 // core's weight SRAM not one tile.
@@ -142,7 +114,11 @@ func (p Problem) mapped(c *arch.Chip, nt, ks, rs, ktiles, tiles, perTile int64) 
 		strips := min(least*more, p.M)
 		rows := ceilDiv(p.M, strips)
 		one := m.Units * MVMCycles(c, rows, rs, unitPasses, rows*kBytes, p.WeightBits)
-		rq := RequantCycles(c, rows*n)
+		if unitPasses == 1 && m.Units == 1 {
+			// The arrays keep the weights from strip to strip.
+			one -= tileCycles(c, p.WeightBits) * (strips - 1) / strips
+		}
+		rq := RequantCycles(c, rows, n)
 		groups := m.Chunks * strips
 		// Requantisation of a group overlaps the product of the next.
 		t := groups*max(one, rq) + min(one, rq) + groups*(2+m.Units)*c.IssueCycles.Int()

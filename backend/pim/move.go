@@ -62,8 +62,12 @@ func (k *move) need(i int, out box) box {
 func (k *move) cuts() [4]bool { return allCuts }
 
 func (k *move) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel() * int64(k.elem)
-	return vectorCycles(c, n, 1, n, n)
+	n, run := places(out)
+	if k.pieces[0].axis[3] != 3 { // a transpose of channels moves them one by one
+		n, run = n*run, 1
+	}
+	t := n * ceilDiv(run*int64(k.elem), c.Scratchpad.ReadBytes.Int())
+	return vectorCycles(c, 0, t, t)
 }
 
 func (k *move) emit(e *emitter, out box, dst view, src []view) {

@@ -1,10 +1,6 @@
 package pim
 
-import (
-	"slices"
-
-	"situ/arch"
-)
+import "slices"
 
 // plan is a program in the making: steps, what each cluster does of them, and
 // where everything lies.
@@ -68,36 +64,87 @@ func (p *plan) split() {
 
 // splitStep sets the parts of a step and returns its estimated cycles.
 func (p *plan) splitStep(s *step) int64 {
-	d := s.out.dims
-	full := whole(d)
-	candidates := [][]box{{full}}
-	if p.clusters > 1 {
-		cuts := s.cuts()
-		_, perChannel := s.kernel.(channelled)
-		cuts[3] = cuts[3] || perChannel
-		for axis := range 4 {
-			if d[axis] > 1 && cuts[axis] {
-				parts := full.pieces(axis, p.clusters, s.grain(axis))
-				if _, isProduct := s.kernel.(*product); isProduct && axis == 3 && p.byChannels && len(parts) > 1 {
-					candidates = [][]box{parts}
-					break
-				}
-				candidates = append(candidates, parts)
-			}
-		}
-	}
 	best := int64(-1)
-	for _, parts := range candidates {
+	for _, parts := range p.candidates(s) {
 		t := s.kernel.cycles(p.chip, parts[0]) + p.fetchCycles(s, parts)
 		if best < 0 || t < best {
 			best = t
 			s.parts = parts
 		}
 	}
-	for len(s.parts) < p.clusters {
-		s.parts = append(s.parts, box{})
-	}
 	return best
+}
+
+// candidates lists ways to split a step over clusters: not at all, along one
+// axis, along two, and as an operand of the same shape is split.
+func (p *plan) candidates(s *step) [][]box {
+	full := whole(s.out.dims)
+	out := [][]box{p.fill([]box{full})}
+	if p.clusters == 1 {
+		return out
+	}
+	cuts := s.cuts()
+	_, perChannel := s.kernel.(channelled)
+	cuts[3] = cuts[3] || perChannel
+	along := func(b box, axis, n int) []box { return b.pieces(axis, n, s.grain(axis)) }
+	if _, ok := s.kernel.(*product); ok && p.byChannels {
+		if parts := along(full, 3, p.clusters); len(parts) > 1 {
+			return [][]box{p.fill(parts)}
+		}
+	}
+	for axis, ok := range cuts {
+		if !ok || full.ext(axis) == 1 {
+			continue
+		}
+		parts := along(full, axis, p.clusters)
+		out = append(out, p.fill(parts))
+		if axis == 3 || len(parts) == p.clusters {
+			continue
+		}
+		// Clusters are left over: cut by channels or columns too. Parts of the same
+		// channels stand side by side, so that they can share weights.
+		for _, other := range [2]int{3, 2} {
+			if !cuts[other] || other == axis {
+				continue
+			}
+			var both []box
+			for _, b := range along(full, other, p.clusters/len(parts)) {
+				both = append(both, along(b, axis, len(parts))...)
+			}
+			if len(both) > len(parts) && len(both) <= p.clusters {
+				out = append(out, p.fill(both))
+			}
+		}
+	}
+	for _, t := range s.in {
+		if w := t.store.writers; len(w) == 1 && w[0].parts != nil && w[0] != s && w[0].out.dims == s.out.dims && p.canFollow(s, w[0].parts, cuts) {
+			out = append(out, w[0].parts)
+		}
+	}
+	return out
+}
+
+// canFollow reports whether s can be split in the given parts.
+func (p *plan) canFollow(s *step, parts []box, cuts [4]bool) bool {
+	if _, ok := s.kernel.(*product); ok {
+		return false
+	}
+	for _, b := range parts {
+		for axis, ok := range cuts {
+			if !b.empty() && !ok && b.ext(axis) != s.out.dims[axis] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fill adds empty parts for clusters without one.
+func (p *plan) fill(parts []box) []box {
+	for len(parts) < p.clusters {
+		parts = append(parts, box{})
+	}
+	return parts
 }
 
 // needs returns what cluster j reads of operand i for its part, in the
@@ -109,80 +156,58 @@ func (s *step) needs(i int, part box) box {
 	return s.in[i].inStore(s.kernel.need(i, part))
 }
 
-// fetchCycles estimates the time to bring the operands to where parts need them.
+// fetchCycles estimates the time to bring the operands to where parts need them:
+// the busiest of senders, receivers and links between dies.
 func (p *plan) fetchCycles(s *step, parts []box) int64 {
 	if p.clusters == 1 {
 		return 0
 	}
-	var t int64
-	for i, in := range s.in {
-		st := in.store
+	c := p.chip
+	perDie, dies := int(c.ClustersPerDie.Int()), int(c.Dies.Int())
+	in, out := make([]int64, p.clusters), make([]int64, p.clusters)
+	cross := make([]int64, dies*dies)
+	moved := false
+	for i, t := range s.in {
+		st := t.store
 		if st.data != nil {
 			continue
 		}
-		var most, total int64
-		same := true
-		var first box
-		for j, part := range parts {
-			b := s.needs(i, part).and(whole(st.dims))
-			if j == 0 {
-				first = b
+		for _, w := range st.writers {
+			if w.parts == nil || w == s {
+				continue
 			}
-			same = same && b == first
-			missing := int64(0)
-			for _, w := range st.writers {
-				if w.parts == nil || w == s {
+			for from, part := range w.parts {
+				own := w.out.inStore(part)
+				if own.empty() {
 					continue
 				}
-				from := w.out.inStore(whole(w.out.dims)).and(b)
-				have := w.out.inStore(w.parts[j]).and(b)
-				missing += from.numel() - have.numel()
-			}
-			most = max(most, missing)
-			total += missing
-		}
-		if total == 0 {
-			continue
-		}
-		if !same && len(parts) > 0 {
-			// Different parts leave one after the other if one cluster has them all.
-			if holders := holders(st); holders == 1 {
-				most = total
-			}
-		}
-		t += p.networkCycles(most * int64(st.elem))
-	}
-	return t
-}
-
-// holders returns how many clusters hold parts of a store.
-func holders(s *store) int {
-	n := 0
-	for _, w := range s.writers {
-		m := 0
-		for _, b := range w.parts {
-			if !b.empty() {
-				m++
+				var last box // sent before: neighbours that need the same get it at once
+				lastDie := -1
+				for to, want := range parts {
+					what := s.needs(i, want).and(own)
+					if to == from || what.empty() {
+						continue
+					}
+					moved = true
+					n := runCycles(what, st.dims, int64(st.elem), c.NoC.LinkBytes.Int()) + c.IssueCycles.Int()
+					in[to] += n
+					same := what == last
+					if !same {
+						out[from] += n
+					}
+					if a, b := from/perDie, to/perDie; a != b && (!same || b != lastDie) {
+						cross[a*dies+b] += what.numel() * int64(st.elem)
+						lastDie = b
+					}
+					last = what
+				}
 			}
 		}
-		n = max(n, m)
 	}
-	return n
-}
-
-// networkCycles estimates moving n bytes into one cluster, and the barrier after.
-func (p *plan) networkCycles(n int64) int64 {
-	return networkCycles(p.chip, n, p.clusters)
-}
-
-func networkCycles(c *arch.Chip, n int64, clusters int) int64 {
-	hops := c.ClustersPerDie.Int()
-	t := ceilDiv(n, c.NoC.LinkBytes.Int()) + 4*hops*c.NoC.HopCycles.Int()
-	if int64(clusters) > c.ClustersPerDie.Int() {
-		mhz := c.ClockMHz.Value
-		t += int64(2*c.DieLink.LatencyNS.Value*mhz/1e3) + int64(float64(n)/(c.DieLink.GBs.Value*1e3)*mhz)
+	if !moved {
+		return 0
 	}
-	return t
+	return max(slices.Max(in), slices.Max(out), linkCycles(c, slices.Max(cross))) + meetCycles(c, p.clusters)
 }
 
 // loadParts shares an input among the clusters that need it, without overlap,

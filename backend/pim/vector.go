@@ -76,8 +76,13 @@ func (k *addMul) need(i int, out box) box {
 func (k *addMul) cuts() [4]bool { return allCuts }
 
 func (k *addMul) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel()
-	return vectorCycles(c, n, 4, 2*n, n)
+	ops := int64(opsAdd)
+	if k.op == isa.OpMul {
+		ops = opsMul
+	}
+	n, ch := places(out)
+	run := ceilDiv(ch, c.Scratchpad.ReadBytes.Int())
+	return vectorCycles(c, n*ch*ops, 2*n*run, n*run)
 }
 
 func (k *addMul) emit(e *emitter, out box, dst view, src []view) {
@@ -121,8 +126,9 @@ type lookup struct {
 func (k *lookup) params(box) []byte { return k.table[:] }
 
 func (k *lookup) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel()
-	return vectorCycles(c, n, 1, n, n)
+	n, ch := places(out)
+	run := ceilDiv(ch, c.Scratchpad.ReadBytes.Int())
+	return vectorCycles(c, n*ch*opsLUT, n*run, n*run)
 }
 
 func (k *lookup) emit(e *emitter, out box, dst view, src []view) {
@@ -143,8 +149,7 @@ func (k *softmax) need(_ int, out box) box { return out }
 func (k *softmax) cuts() [4]bool           { return [4]bool{true, true, true, false} }
 
 func (k *softmax) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel()
-	return vectorCycles(c, n, 8, 2*n, n)
+	return vectorCycles(c, out.numel()*opsSoftmax, 0, 0)
 }
 
 // params is the block that the table row of softmax describes.

@@ -57,13 +57,14 @@ func (k *pool) cuts() [4]bool     { return allCuts }
 func (k *pool) params(box) []byte { return k.mults }
 
 func (k *pool) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel()
 	taps := int64(k.kernel[0] * k.kernel[1])
-	extra := int64(0)
+	ops := taps
 	if k.mean {
-		extra = 4
+		ops += opsMean
 	}
-	return vectorCycles(c, n, taps+extra, n*taps, n)
+	n, ch := places(out)
+	run := ceilDiv(ch, c.Scratchpad.ReadBytes.Int())
+	return vectorCycles(c, n*ch*ops, n*taps*run, n*run)
 }
 
 func (k *pool) emit(e *emitter, out box, dst view, src []view) {
@@ -110,9 +111,10 @@ func (k *depthwise) cuts() [4]bool           { return [4]bool{true, true, true, 
 func (k *depthwise) grain() int              { return 4 }
 
 func (k *depthwise) cycles(c *arch.Chip, out box) int64 {
-	n := out.numel()
 	taps := int64(k.kernel[0] * k.kernel[1])
-	return vectorCycles(c, n, ceilDiv(taps, c.Vector.MACsPerLane.Int())+4, n*taps, n)
+	n, ch := places(out)
+	run := ceilDiv(ch, c.Scratchpad.ReadBytes.Int())
+	return vectorCycles(c, n*ch*opsRequant+n*ch*taps/c.Vector.MACsPerLane.Int(), n*taps*run, n*run)
 }
 
 // params is the weights of the part's channels, then their requantisation.
