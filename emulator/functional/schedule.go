@@ -25,8 +25,7 @@ type scheduler struct {
 	barriers map[barrierKey]int
 	err      error
 
-	workers int
-	idle    atomic.Int32 // processors without a cluster
+	idle atomic.Int32 // processors without a cluster
 }
 
 // clusterRun is one cluster's progress in its stream.
@@ -55,10 +54,9 @@ func (m *Machine) runStreams(ctx context.Context, name string, streams []isa.Str
 		s.ready = append(s.ready, i)
 	}
 	procs := runtime.GOMAXPROCS(0)
-	s.workers = min(procs, len(streams))
 	s.idle.Store(int32(procs))
 	var wg sync.WaitGroup
-	for range s.workers - 1 {
+	for range min(procs, len(streams)) - 1 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
