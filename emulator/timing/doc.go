@@ -12,9 +12,8 @@
 //
 // Read counters.go (what is counted), rates.go (the chip in picoseconds),
 // cost.go (cycles and bytes of each instruction), array.go (the arrays),
-// scoreboard.go (hazards), booking.go and network.go (mesh, die links,
-// DRAM), run.go (the event
-// loop) and execute.go (one instruction).
+// scoreboard.go (hazards), booking.go and network.go (mesh, die links, DRAM),
+// run.go (the event loop) and execute.go (one instruction).
 //
 // To add an instruction: its regions come from emulator/effect; add its case to
 // cost.go. A test fails when an instruction has none.

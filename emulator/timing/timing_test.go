@@ -2,6 +2,7 @@ package timing
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"situ/emulator/effect"
@@ -53,6 +54,23 @@ func TestScoreboard(t *testing.T) {
 			p.depart(&r, end)
 		} else {
 			p.set(&r, end)
+		}
+	}
+}
+
+// TestCountersFields: sums leave no counter out.
+func TestCountersFields(t *testing.T) {
+	var c Counters
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetInt(int64(10 * (i + 1)))
+	}
+	sum := c
+	sum.Add(&c)
+	sum.Div(4)
+	for i := range v.NumField() {
+		if got, want := reflect.ValueOf(sum).Field(i).Int(), int64(5*(i+1)); got != want {
+			t.Errorf("%s: half of the double is %d, want %d", v.Type().Field(i).Name, got, want)
 		}
 	}
 }
