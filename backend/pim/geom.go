@@ -20,7 +20,9 @@ func (b box) dims() dims { return dims{b.ext(0), b.ext(1), b.ext(2), b.ext(3)} }
 
 func (b box) numel() int64 { return b.dims().numel() }
 
-func (b box) empty() bool { return b.numel() == 0 }
+func (b box) empty() bool {
+	return b.hi[0] <= b.lo[0] || b.hi[1] <= b.lo[1] || b.hi[2] <= b.lo[2] || b.hi[3] <= b.lo[3]
+}
 
 // and returns the intersection of two boxes.
 func (b box) and(c box) box {

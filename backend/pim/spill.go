@@ -2,6 +2,7 @@ package pim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -108,14 +109,18 @@ func (g *group) resultBuffer(k int, out *tensor) int {
 	return g.buffer(out)
 }
 
-// passes works out the strips of a group on cluster j, from the last step back
-// to the first.
-func (p *plan) passes(g *group, j int) []pass {
+// passes works out the strips of a group on cluster j, each from the last step
+// back to the first.
+func (p *plan) passes(g *group, j int) []pass { return p.firstPasses(g, j, math.MaxInt) }
+
+// firstPasses works out no more than a number of strips.
+func (p *plan) firstPasses(g *group, j, limit int) []pass {
 	part := p.steps[g.last].parts[j]
 	if part.empty() {
 		return nil
 	}
 	pieces := g.cut(part)
+	pieces = pieces[:min(limit, len(pieces))]
 	n := len(g.bufs)
 	out := make([]pass, len(pieces))
 	prev := pass{holds: make([]box, n), slot: make([]int, n)}
@@ -227,7 +232,11 @@ func (p *plan) newGroup(first, last int) *group {
 func (p *plan) cutGroup(g *group, room int64) bool {
 	last := p.steps[g.last]
 	g.n = [4]int{1, 1, 1, 1}
-	if p.sizeBuffers(g) <= room {
+	fits := func() bool {
+		// Three strips tell nearly as much as all of them.
+		return p.sizeBuffers(g, 3) <= room && p.sizeBuffers(g, math.MaxInt) <= room
+	}
+	if fits() {
 		return true
 	}
 	// Several steps are cut along rows or columns, a single one along as many
@@ -242,19 +251,19 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		for _, part := range last.parts {
 			most = max(most, part.ext(axis))
 		}
-		n, fits := 2, false
-		for ; n <= most && !fits; n += max(n/8, 1) {
+		found := false
+		for n := 2; n < most && !found; n += max(n/6, 1) {
 			g.n[axis] = n
-			fits = p.sizeBuffers(g) <= room
+			found = fits()
 		}
-		if !fits && most > 1 {
+		if !found && most > 1 {
 			g.n[axis] = most
-			fits = p.sizeBuffers(g) <= room
+			found = fits()
 		}
-		if fits && !several {
+		if found && !several {
 			return true
 		}
-		if fits && (bestAxis < 0 || g.n[axis] < best) {
+		if found && (bestAxis < 0 || g.n[axis] < best) {
 			best, bestAxis = g.n[axis], axis
 		}
 		if several {
@@ -265,17 +274,18 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		return false
 	}
 	g.n[bestAxis] = best
-	p.sizeBuffers(g)
+	p.sizeBuffers(g, math.MaxInt)
 	return true
 }
 
-// sizeBuffers sets the sizes of a group's buffers and returns their sum.
-func (p *plan) sizeBuffers(g *group) int64 {
+// sizeBuffers sets the sizes of a group's buffers, going by its first strips up
+// to a limit, and returns their sum.
+func (p *plan) sizeBuffers(g *group, limit int) int64 {
 	for b := range g.bufs {
 		g.bufs[b].size, g.bufs[b].count = 0, 1
 	}
 	for j := range p.clusters {
-		ps := p.passes(g, j)
+		ps := p.firstPasses(g, j, limit)
 		for i := range ps {
 			for b := range g.bufs {
 				buf := &g.bufs[b]
