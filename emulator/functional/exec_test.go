@@ -729,3 +729,17 @@ func TestMergedWeights(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryIsBounded(t *testing.T) {
+	chip := testchip.New(1, 2)
+	for want, spoil := range map[string]func(p *isa.Program){
+		"functional emulation holds": func(p *isa.Program) { p.DRAMBytes = 1 << 40 },
+		"larger than 2 GiB":          func(p *isa.Program) { p.ScratchpadBytes = 3 << 30 },
+	} {
+		p := testchip.Program(chip, nil, 64)
+		spoil(p)
+		if _, err := New(p, chip); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want one with %q", err, want)
+		}
+	}
+}

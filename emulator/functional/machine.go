@@ -28,21 +28,23 @@ type Machine struct {
 // bytes behind a K segment, which meet zero weights.
 const slack = 64
 
-// maxDRAM bounds the inputs, outputs and spilled tensors the host holds.
-const maxDRAM = 16 << 30
+// maxBytes bounds the memories the host holds for a machine: inputs, outputs
+// and spilled tensors in DRAM, scratchpads and accumulators.
+const maxBytes = 8 << 30
 
 // New returns a machine for a program that is valid and fits the chip, with all
-// memories zero and the weights unpacked.
+// memories zero and the weights unpacked. It is an error when the memories that
+// the program declares to use exceed 8 GiB, or one scratchpad 2 GiB.
 func New(p *isa.Program, c *arch.Chip) (*Machine, error) {
 	m := &Machine{prog: p, shape: effect.ShapeOf(c), limits: LimitsOf(p)}
-	if n := p.DRAMBytes - int64(len(p.Consts)); n > maxDRAM {
-		return nil, fmt.Errorf("program keeps %d bytes of tensors in DRAM, functional emulation holds %d; run timing only", n, int64(maxDRAM))
-	} else {
-		m.dram = make([]byte, n)
+	dram := p.DRAMBytes - int64(len(p.Consts))
+	if total := float64(dram) + float64(len(p.Main))*(float64(p.ScratchpadBytes)+float64(p.AccumulatorBytes)); total > maxBytes {
+		return nil, fmt.Errorf("program uses %.3g bytes of DRAM, scratchpads and accumulators, functional emulation holds %d; run timing only", total, int64(maxBytes))
 	}
 	if p.ScratchpadBytes > math.MaxInt32-slack {
-		return nil, fmt.Errorf("scratchpad of %d bytes is larger than 2 GiB", p.ScratchpadBytes)
+		return nil, fmt.Errorf("scratchpad of %d bytes is larger than 2 GiB; run timing only", p.ScratchpadBytes)
 	}
+	m.dram = make([]byte, dram)
 	m.weights.init(p.Consts, &m.shape)
 	m.clusters = make([]*cluster, len(p.Main))
 	for i := range m.clusters {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"situ/backend/pim/isa"
 	"situ/emulator/effect"
@@ -185,48 +186,74 @@ func (w *weights) pack(k *packKey) panels {
 	padded := (k.segLen + 3) &^ 3
 	out := panels{size: k.nseg * padded * gemm.PanelCols, perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
 	out.data = make([]int8, groups*out.perGroup*out.size)
-	dense := make([]int8, k.nseg*k.segLen*gemm.PanelCols)
+	if len(out.data) == 0 {
+		return out
+	}
+	data := unsafe.Slice((*uint32)(unsafe.Pointer(&out.data[0])), len(out.data)/4)
 	for g := range groups {
 		for p := range out.perGroup {
 			first := p * gemm.PanelCols
-			live := min(cols-first, gemm.PanelCols)
-			w.unpack(dense, k, g*cols+first, live)
-			to := out.data[(g*out.perGroup+p)*out.size:]
-			for s := range k.nseg {
-				gemm.PackInto(to[s*padded*gemm.PanelCols:], int(k.segLen), int(live), dense[s*k.segLen*gemm.PanelCols:], gemm.PanelCols)
-			}
+			w.unpack(data, k, g*cols+first, min(cols-first, gemm.PanelCols))
+			data = data[out.size/4:]
 		}
 	}
 	return out
 }
 
-// unpack writes columns first..first+n-1 of the weight matrix to dst, rows 64
-// apart.
-func (w *weights) unpack(dst []int8, k *packKey, first, n int64) {
+// unpack writes columns first..first+n-1 of the weight matrix to a panel of
+// zeros: 64 words for each four rows of a segment, a word holding the four
+// weights of one column, the first in the lowest byte.
+func (w *weights) unpack(panel []uint32, k *packKey, first, n int64) {
 	rows, tile := w.shape.Rows, w.shape.TileBytes(k.wbits)
 	rowBytes := w.shape.ArrayCols(k.wbits) * k.wbits / 8
-	for c := int64(0); c < n; {
-		nt, col := (first+c)/k.per, (first+c)%k.per
-		run := min(n-c, k.per-col) // columns within one tile
-		for i := range k.nseg * k.segLen {
-			at := k.src + (nt*k.ktiles+i/rows)*tile + i%rows*rowBytes
-			out := dst[i*gemm.PanelCols+c:][:run]
-			row := w.consts[at : at+rowBytes]
-			if k.wbits == 8 {
-				for j, x := range row[col : col+run] {
-					out[j] = int8(x)
+	var unpacked [4][gemm.PanelCols]byte
+	for s := range k.nseg {
+		for x := int64(0); x < k.segLen; x += 4 {
+			for c := int64(0); c < n; {
+				nt, col := (first+c)/k.per, (first+c)%k.per
+				run := min(n-c, k.per-col) // columns within one tile
+				var four [4][]byte
+				for r := range four {
+					if x+int64(r) >= k.segLen {
+						four[r] = noWeights[:run]
+						continue
+					}
+					i := s*k.segLen + x + int64(r)
+					at := k.src + (nt*k.ktiles+i/rows)*tile + i%rows*rowBytes
+					row := w.consts[at : at+rowBytes]
+					if k.wbits == 8 {
+						four[r] = row[col : col+run]
+					} else {
+						four[r] = nibbles(unpacked[r][:run], row, col)
+					}
 				}
-				continue
+				interleave(panel[c:c+run], four)
+				c += run
 			}
-			for j := range out {
-				x := row[(col+int64(j))/2]
-				if (col+int64(j))%2 == 0 {
-					x <<= 4
-				}
-				out[j] = int8(x) >> 4
-			}
+			panel = panel[gemm.PanelCols:]
 		}
-		c += run
+	}
+}
+
+var noWeights [gemm.PanelCols]byte
+
+// nibbles sign-extends len(dst) 4-bit weights of a row from column col on.
+func nibbles(dst, row []byte, col int64) []byte {
+	for j := range dst {
+		x := row[(col+int64(j))/2]
+		if (col+int64(j))%2 == 0 {
+			x <<= 4
+		}
+		dst[j] = byte(int8(x) >> 4)
+	}
+	return dst
+}
+
+// interleave makes words of four rows of bytes.
+func interleave(dst []uint32, rows [4][]byte) {
+	r0, r1, r2, r3 := rows[0][:len(dst)], rows[1][:len(dst)], rows[2][:len(dst)], rows[3][:len(dst)]
+	for j := range dst {
+		dst[j] = uint32(r0[j]) | uint32(r1[j])<<8 | uint32(r2[j])<<16 | uint32(r3[j])<<24
 	}
 }
 
