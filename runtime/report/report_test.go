@@ -1,0 +1,103 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"situ/runtime"
+)
+
+func TestUnit(t *testing.T) {
+	for _, tt := range []struct {
+		v    float64
+		want string
+	}{
+		{0, "0 s"}, {1, "1.00 s"}, {999.4, "999 s"}, {999.6, "1.00 ks"}, {0.0012345, "1.23 ms"}, {1.5e-7, "150 ns"},
+		{-2.5e6, "-2.50 Ms"}, {3e-16, "0.30 fs"}, {5e20, "500 Es"},
+	} {
+		if got := Unit(tt.v, "s"); got != tt.want {
+			t.Errorf("Unit(%g) = %q, want %q", tt.v, got, tt.want)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	text := strings.Repeat("word ", 60)
+	for _, line := range strings.Split(wrap(text), "\n") {
+		if len(line) > 96 {
+			t.Errorf("line of %d characters", len(line))
+		}
+	}
+	if got := strings.ReplaceAll(wrap(text), "\n", " "); got != text {
+		t.Error("wrap changed the words")
+	}
+}
+
+func results() []*runtime.Result {
+	a := &runtime.Result{Target: "pim", LatencyS: 1e-6, ThroughputS: 2e6, Compulsory: 100,
+		Energy: runtime.Energy{Total: 3e-6, SRAM: 2e-6, DRAM: 1e-6}, Steady: runtime.Energy{Total: 2e-6},
+		Bytes: runtime.Bytes{DRAM: 50}, Fallback: []runtime.Fallback{{Node: "sm", Op: "softmax", Share: 0.01}},
+		Layers: []runtime.LayerCost{{Name: "c1", Op: "conv2d", TimeS: 1e-6, Energy: runtime.Energy{Total: 1e-6}}},
+		MACs:   1000, Peak: runtime.Peak{MACsPerS: 1e12, DRAMBytesPerS: 1e9}}
+	b := &runtime.Result{Target: "gpu", LatencyS: 4e-6, ThroughputS: 1e6, Compulsory: 100,
+		Energy: runtime.Energy{Total: 30e-6, SRAM: 3e-6, DRAM: 27e-6}, Steady: runtime.Energy{Total: 1e-6},
+		Bytes: runtime.Bytes{DRAM: 200}, Fallback: a.Fallback}
+	return []*runtime.Result{a, b}
+}
+
+func TestConclusion(t *testing.T) {
+	rs := results()
+	got := Conclusion(rs)
+	want := "pim needs 10.0× less energy per inference than gpu; 96 % of the difference is DRAM (memory outside the chip): 1.00 µJ against 27.0 µJ. At steady state the order turns: 2.00 µJ against 1.00 µJ. One input is also 4.00× faster."
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if c := Conclusion(rs[:1]); c != "" {
+		t.Errorf("one target gives a conclusion: %s", c)
+	}
+	rs[1].Energy = rs[0].Energy
+	if c := Conclusion(rs); c != "pim and gpu need about the same energy." {
+		t.Errorf("equal targets: %s", c)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	var b bytes.Buffer
+	if err := Compare(&b, "m   int8", results(), &Accuracy{Images: 10, Float: 0.9, Fixed: 0.8, SameBits: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"latency                         1.00 µs    4.00 µs\n",
+		"  DRAM × compulsory                0.50       2.00\n",
+		"top-1 on 10 test images: 80.0 % (float 90.0 %); emulator and reference evaluator agree on every bit\n",
+		"all: in float32: softmax \"sm\" (1.00 % of the element operations)\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("missing %q in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "network between nodes") {
+		t.Error("a level that no target uses has a row")
+	}
+}
+
+// TestHTML checks that the page is whole and asks nothing of the network.
+func TestHTML(t *testing.T) {
+	rs := results()
+	rs[0].Layers[0].Name = `<script>alert(1)</script>`
+	rs[0].Target = `a<b`
+	var b bytes.Buffer
+	if err := HTML(&b, "m", rs, nil); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	if n := strings.Count(page, "<svg"); n < 5 {
+		t.Errorf("%d charts", n)
+	}
+	for _, bad := range []string{"<script", "src=", "href=\"http", "url(", "a<b"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("page contains %q", bad)
+		}
+	}
+}
