@@ -6,10 +6,9 @@ package timing
 // their own. Routes go along x first, then y.
 type network struct {
 	r     *rates
-	links []resource // per die: 4 a router, then the port in and the port out
-	per   int        // links a die
-	pairs []resource // die-to-die link from a to b
-	dram  []resource // channels of a die
+	links [][]resource // per die, made on first use: 4 a router, then the port in and the port out
+	pairs [][]resource // die-to-die link from a to b, made on first use of a
+	dram  []resource   // channels of a die
 
 	// One transfer's tree: where it has been, and when its head got there.
 	stamp   int32
@@ -29,8 +28,7 @@ const (
 func newNetwork(r *rates) *network {
 	routers := r.meshCols * r.meshRows
 	return &network{
-		r: r, per: routers*dirs + 2, links: make([]resource, r.dies*(routers*dirs+2)),
-		pairs: make([]resource, r.dies*r.dies), dram: make([]resource, r.dies),
+		r: r, links: make([][]resource, r.dies), pairs: make([][]resource, r.dies), dram: make([]resource, r.dies),
 		visited: make([]int32, routers), head: make([]int64, routers),
 	}
 }
@@ -38,6 +36,14 @@ func newNetwork(r *rates) *network {
 // dieOf returns the die of a cluster and its router there.
 func (n *network) dieOf(cluster int) (die, router int) {
 	return cluster / n.r.perDie, cluster % n.r.perDie
+}
+
+// mesh returns the links of a die.
+func (n *network) mesh(die int) []resource {
+	if n.links[die] == nil {
+		n.links[die] = make([]resource, len(n.head)*dirs+2)
+	}
+	return n.links[die]
 }
 
 // cross books one link for a transfer of dur and returns when the head is
@@ -71,7 +77,7 @@ func (n *network) begin(router int, at int64) {
 
 // reach extends the tree to a router and returns when the head is there.
 func (n *network) reach(t *transfer, die, from, to int) int64 {
-	cols := n.r.meshCols
+	links, cols := n.mesh(die), n.r.meshCols
 	x, y := from%cols, from/cols
 	tx, ty := to%cols, to/cols
 	router, at := from, n.head[from]
@@ -91,7 +97,7 @@ func (n *network) reach(t *transfer, die, from, to int) int64 {
 			y--
 		}
 		if n.visited[next] != n.stamp {
-			at = n.cross(&n.links[die*n.per+router*dirs+dir], at, t.dur)
+			at = n.cross(&links[router*dirs+dir], at, t.dur)
 			n.visited[next], n.head[next] = n.stamp, at
 			t.c.NoCByteHops += t.bytes
 		}
@@ -104,12 +110,13 @@ func (n *network) reach(t *transfer, die, from, to int) int64 {
 // port books the link between router 0 and the DRAM controller or the die
 // links; in is towards the router.
 func (n *network) port(t *transfer, die int, in bool, at int64) int64 {
-	i := die*n.per + n.per - 1
+	ports := n.mesh(die)[len(n.head)*dirs:]
+	port := &ports[1]
 	if in {
-		i--
+		port = &ports[0]
 	}
 	t.c.NoCByteHops += t.bytes
-	return n.cross(&n.links[i], at, t.dur)
+	return n.cross(port, at, t.dur)
 }
 
 // link books the die-to-die link.
@@ -117,7 +124,10 @@ func (n *network) link(t *transfer, from, to int, at int64) int64 {
 	dur := int64(float64(t.bytes) * n.r.linkPSPerByte)
 	t.c.Link += t.bytes
 	t.tail = max(t.tail, dur)
-	return n.pairs[from*n.r.dies+to].book(at, dur) + n.r.linkLatency
+	if n.pairs[from] == nil {
+		n.pairs[from] = make([]resource, n.r.dies)
+	}
+	return n.pairs[from][to].book(at, dur) + n.r.linkLatency
 }
 
 // receivers are clusters first..first+count-1 except skip (−1 for none), and
