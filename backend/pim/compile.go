@@ -126,6 +126,7 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	}
 	for i, t := range p.inputs {
 		home(t.store)
+		regions = append(regions, p.inputRegions(t.store)...)
 		prog.Inputs = append(prog.Inputs, ioOf(p.g.Value(p.g.Inputs[i]), t))
 	}
 	for i, t := range p.outputs {
@@ -148,6 +149,53 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
 	return prog, nil
+}
+
+// maxRegions bounds how finely an input is spread over dies.
+const maxRegions = 256
+
+// inputRegions spreads an input over the dies whose clusters load it, so that
+// all dies' DRAM channels take part. What belongs to die 0 needs no region.
+func (p *plan) inputRegions(st *store) []isa.Region {
+	perDie := int(p.chip.ClustersPerDie.Int())
+	parts := st.writers[0].parts
+	axis := 0
+	for axis < 3 && parts[0].ext(axis) == st.dims[axis] {
+		axis++
+	}
+	inner, outer := int64(st.elem), int64(1)
+	for i, n := range st.dims {
+		if i < axis {
+			outer *= int64(n)
+		} else if i > axis {
+			inner *= int64(n)
+		}
+	}
+	var cuts []isa.Region // along the axis
+	for j, b := range parts {
+		if b.empty() {
+			continue
+		}
+		d := j / perDie
+		if k := len(cuts) - 1; k >= 0 && cuts[k].Die == d {
+			cuts[k].End = int64(b.hi[axis])
+			continue
+		}
+		cuts = append(cuts, isa.Region{Start: int64(b.lo[axis]), End: int64(b.hi[axis]), Die: d})
+	}
+	if len(cuts) < 2 || outer*int64(len(cuts)) > maxRegions {
+		return nil
+	}
+	var regions []isa.Region
+	for o := range outer {
+		base := st.dram + o*int64(st.dims[axis])*inner
+		for _, c := range cuts {
+			if c.Die > 0 {
+				regions = append(regions, isa.Region{Start: base + c.Start*inner, End: base + c.End*inner, Die: c.Die})
+			}
+		}
+	}
+	return regions
 }
 
 // ioOf describes an input or output.
