@@ -14,7 +14,7 @@ const blobAlign = 16
 // makeBlobs collects the constants of every step: what its kernel wants, then
 // its constant operands. They lie one after the other from address 0 of the
 // DRAM image.
-func (p *plan) makeBlobs() error {
+func (p *plan) makeBlobs() {
 	at := int64(0)
 	for _, s := range p.steps {
 		s.blobs, s.blobOf = nil, make([]int, p.clusters)
@@ -24,7 +24,7 @@ func (p *plan) makeBlobs() error {
 			}
 			b := blob{data: slices.Clip(s.kernel.params(part))}
 			for _, t := range s.in {
-				if t.store.data == nil {
+				if t.store.data == nil || t.store.spilled {
 					b.consts = append(b.consts, -1)
 					continue
 				}
@@ -46,7 +46,6 @@ func (p *plan) makeBlobs() error {
 		}
 	}
 	p.constBytes = at
-	return nil
 }
 
 // blob returns the constants of step s on cluster j, nil when there are none.
@@ -58,7 +57,8 @@ func (s *step) blob(j int) *blob {
 }
 
 // constants returns the DRAM image, and which die holds what: weights lie on
-// the die of the first cluster that uses them, all else on die 0.
+// the die of the first cluster that uses them, all else on die 0. First come the
+// constants of steps, then those operands that stay in DRAM, then weights.
 func (p *plan) constants() ([]byte, []isa.Region) {
 	type job struct {
 		k  *product
@@ -84,6 +84,12 @@ func (p *plan) constants() ([]byte, []isa.Region) {
 	}
 	const align = 64
 	at := roundUp(p.constBytes, align)
+	for _, st := range p.stores {
+		if st.data != nil && st.spilled {
+			st.dram = at
+			at = roundUp(at+int64(len(st.data)), align)
+		}
+	}
 	var regions []isa.Region
 	for d := range jobs {
 		start := at
@@ -102,6 +108,11 @@ func (p *plan) constants() ([]byte, []isa.Region) {
 	for _, s := range p.steps {
 		for _, b := range s.blobs {
 			copy(image[b.at:], b.data)
+		}
+	}
+	for _, st := range p.stores {
+		if st.data != nil && st.spilled {
+			copy(image[st.dram:], st.data)
 		}
 	}
 	all := slices.Concat(jobs...)

@@ -38,17 +38,16 @@ func pageSize(bytes int64) int64 {
 // placeBuffers finds a place in the scratchpad for every store, spilling stores
 // to DRAM until the others fit.
 func (p *plan) placeBuffers() error {
-	p.align = pageSize(p.chip.Scratchpad.Bytes.Int())
-	if err := p.makeBlobs(); err != nil {
-		return err
-	}
+	size := p.chip.Scratchpad.Bytes.Int()
+	p.align = pageSize(size)
 	for _, st := range p.stores {
-		st.spilled, st.inner, st.tried = false, false, false
+		// Constant operands that are large stay in DRAM.
+		st.spilled, st.inner, st.tried = int64(len(st.data)) > size/8, false, false
 	}
 	for _, s := range p.steps {
 		s.group = nil
 	}
-	size := p.chip.Scratchpad.Bytes.Int()
+	p.makeBlobs()
 	p.resident = p.constBytes <= size/4
 	for {
 		p.orderSteps()

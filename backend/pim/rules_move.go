@@ -235,6 +235,9 @@ func (l *lowering) pad() error {
 		return err
 	}
 	out := dimsOf(l.outType().Shape)
+	if len(a.Begin) > 4 && out[0] != x.dims[0] {
+		return errors.New("pads the leading dimensions of more than four")
+	}
 	k := &move{in: []dims{x.dims}, elem: x.elem}
 	if a.Mode == ir.PadConstant {
 		k.filled = true
