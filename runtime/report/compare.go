@@ -193,8 +193,8 @@ func Conclusion(rs []*runtime.Result) string {
 	if len(rs) < 2 {
 		return ""
 	}
-	best, worst := rs[0], rs[0]
-	for _, r := range rs[1:] {
+	best, worst := rs[0], rs[1]
+	for _, r := range rs {
 		if r.Energy.Total < best.Energy.Total {
 			best = r
 		}
