@@ -135,5 +135,12 @@ func compileAndRun(t *testing.T, g *ir.Graph, c *arch.Chip, in []*ir.Tensor) {
 		t.Error(err)
 		return
 	}
+	if !slices.ContainsFunc(p.Main, loadsWeights) && float64(dram) > 1.05*float64(least) {
+		t.Errorf("%s: weights fit, yet DRAM traffic is %.2f × compulsory", c.Name, float64(dram)/float64(least))
+	}
 	sameBits(t, g, c, p, in)
+}
+
+func loadsWeights(s isa.Stream) bool {
+	return slices.ContainsFunc(s.Insts, func(in isa.Inst) bool { return in.Op == isa.OpLoadW })
 }

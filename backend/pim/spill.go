@@ -263,7 +263,8 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		if found && !several {
 			return true
 		}
-		if found && (bestAxis < 0 || g.n[axis] < best) {
+		// Strips of whole rows are contiguous in DRAM; others must be much fewer.
+		if found && (bestAxis < 0 || 2*g.n[axis] < best) {
 			best, bestAxis = g.n[axis], axis
 		}
 		if several {

@@ -1,0 +1,167 @@
+package pim
+
+import (
+	"strings"
+	"testing"
+
+	"situ/arch"
+	"situ/ir"
+)
+
+func parse(t *testing.T, text string) *ir.Graph {
+	t.Helper()
+	g, err := ir.Parse(text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// refused holds graphs and chips that the back end does not take, and what its
+// error must say.
+var refused = []struct {
+	name, graph string
+	chip        func(*arch.Chip)
+	opt         Options
+	want        []string
+}{
+	{
+		name: "all unsupported operators are named",
+		graph: `graph "g" {
+			%0 = input "x" : f32[1,4]
+			%1 = const "w" : f32[4,2] {1, 2, 3, 4, 5, 6, 7, 8}
+			%2 = matmul %0, %1 : f32[1,2] @ "fc"
+			%3 = cast %2 : i32[1,2] @ "round"
+			%4 = matmul %0, %1 : f32[1,2] @ "fc2"
+			output %3, %4
+		}`,
+		want: []string{`matmul "fc"`, `matmul "fc2"`, `cast "round"`, "quantise it"},
+	},
+	{
+		name: "product of two activations",
+		graph: `graph "g" {
+			%0 = input "a" : i8[2,4] scale=1 zero=0
+			%1 = input "b" : i8[4,2] scale=1 zero=0
+			%2 = matmul %0, %1 : i8[2,2] scale=1 zero=0 @ "attention"
+			output %2
+		}`,
+		want: []string{`matmul "attention"`, "two activations"},
+	},
+	{
+		name: "int32 input",
+		graph: `graph "g" {
+			%0 = input "ids" : i32[1,4]
+			%1 = reshape %0 {shape=[4]} : i32[4]
+			output %1
+		}`,
+		want: []string{`input "ids"`, "int32"},
+	},
+	{
+		name: "accumulators too small",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1,4] scale=1 zero=0
+			%1 = const "w" : i8[4,2] scale=1 zero=0 {1, 2, 3, 4, 5, 6, 7, 8}
+			%2 = matmul %0, %1 : i8[1,2] scale=1 zero=0 @ "fc"
+			output %2
+		}`,
+		chip: func(c *arch.Chip) { c.Accumulator.Bytes, c.CoresPerCluster = fig(4), fig(1) },
+		want: []string{`"fc"`, "accumulators"},
+	},
+	{
+		name: "scratchpad too small for one row",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1,100000] scale=1 zero=0
+			%1 = softmax %0 {axis=1} : i8[1,100000] scale=0.00390625 zero=-128 @ "probabilities"
+			output %1
+		}`,
+		want: []string{`"probabilities"`, "scratchpad"},
+	},
+	{
+		name: "more clusters than there are",
+		graph: `graph "g" {
+			%0 = input "x" : i8[4] scale=1 zero=0
+			output %0
+		}`,
+		opt:  Options{Clusters: 99},
+		want: []string{"99 clusters", "has 1"},
+	},
+}
+
+func TestRefused(t *testing.T) {
+	for _, r := range refused {
+		t.Run(r.name, func(t *testing.T) {
+			c := tinyChip()
+			if r.chip != nil {
+				r.chip(c)
+			}
+			_, err := Compile(parse(t, r.graph), c, r.opt)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, w := range r.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error does not say %q:\n%v", w, err)
+				}
+			}
+		})
+	}
+}
+
+// TestCheckFindsFaults damages placements and expects the checker to notice.
+func TestCheckFindsFaults(t *testing.T) {
+	g := parse(t, `graph "g" {
+		%0 = input "x" : i8[1,6,6,4] scale=1 zero=0
+		%1 = const "w" : i8[4,3,3,4] scale=1 zero=0 {`+strings.Repeat("1, ", 143)+`1}
+		%2 = conv2d %0, %1 {pads=[1,1,1,1]} : i8[1,6,6,4] scale=1 zero=0 @ "c1"
+		%3 = conv2d %2, %1 {pads=[1,1,1,1]} : i8[1,6,6,4] scale=1 zero=0 @ "c2"
+		%4 = add %3, %2 : i8[1,6,6,4] scale=1 zero=0 @ "sum"
+		output %4
+	}`)
+	find := func(p *plan, name string) *store {
+		for _, st := range p.stores {
+			if st.name == name {
+				return st
+			}
+		}
+		t.Fatalf("no store %q", name)
+		return nil
+	}
+	faults := []struct {
+		name   string
+		damage func(p *plan)
+		want   string
+	}{
+		{"overlap", func(p *plan) { find(p, "c2").addr = find(p, "c1").addr }, "overlaps"},
+		{"outside", func(p *plan) { find(p, "c2").addr = p.chip.Scratchpad.Bytes.Int() - 64 }, "outside the scratchpad"},
+		{"died early", func(p *plan) {
+			for i := range p.items {
+				if p.items[i].store == find(p, "c1") {
+					p.items[i].last--
+				}
+			}
+		}, "not alive"},
+		{"box too small", func(p *plan) { find(p, "c1").boxes[0].hi[1]-- }, "holds"},
+		{"weights overlap", func(p *plan) {
+			for _, s := range p.steps {
+				if k, ok := s.kernel.(*product); ok {
+					k.parts[0].chunks[0].units[0].ws = 0
+				}
+			}
+		}, "overlap"},
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			p, err := choose(g, manyChip(), Options{Clusters: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.check(); err != nil {
+				t.Fatalf("before the damage: %v", err)
+			}
+			f.damage(p)
+			if err := p.check(); err == nil || !strings.Contains(err.Error(), f.want) {
+				t.Errorf("got %v, want an error that says %q", err, f.want)
+			}
+		})
+	}
+}
