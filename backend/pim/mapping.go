@@ -24,6 +24,7 @@ type Mapping struct {
 	NTiles, KSplit, RSplit int64 // cores side by side along columns, K, and input vectors
 	Chunks                 int64 // products one after the other, along N
 	Strips                 int64 // and along M, so that sums fit the accumulators
+	Rows                   int64 // input vectors of a strip
 	Units                  int64 // and along K, when streamed weights do not fit at once
 	CoreBytes              int64 // weight SRAM of each core
 	DRAMBytes              int64 // weights read during one inference
@@ -131,7 +132,7 @@ func (p Problem) mapped(c *arch.Chip, nt, ks, rs, ktiles, tiles, perTile int64) 
 			t = max(t, dramCycles(c, dram))
 		}
 		if m.Strips == 0 || t < m.Cycles {
-			m.Strips, m.Cycles, m.DRAMBytes = strips, t, dram
+			m.Strips, m.Rows, m.Cycles, m.DRAMBytes = strips, rows, t, dram
 		}
 	}
 	return m, true

@@ -293,9 +293,7 @@ func (k *product) strips(c *arch.Chip, p *part, ch *chunk, out box) []box {
 	if limit < 1 {
 		limit = int(acc / int64(4*ch.n))
 	}
-	m := out.ext(1) * out.ext(2)
-	want := max(int(ceilDiv(p.m.Strips, int64(out.ext(0)))), 1)
-	limit = max(min(limit, (m+want-1)/want), 1)
+	limit = max(min(limit, int(p.m.Rows)), 1)
 	var bs []box
 	for _, b := range out.pieces(0, out.ext(0), 1) {
 		w := out.ext(2)
