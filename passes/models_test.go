@@ -134,7 +134,11 @@ func testModel(t *testing.T, file string, tc modelTest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Quant: Quantisation{Method: method, WeightBits: *bitsArg}, DumpAfter: *dumpArg, Dump: os.Stdout}
+	cfg := Config{Quant: Quantisation{Method: method, WeightBits: *bitsArg}, After: func(pass string, g *ir.Graph) {
+		if pass == *dumpArg {
+			t.Log(g)
+		}
+	}}
 	sets, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*_set*"))
 	for _, dir := range sets {
 		cfg.Quant.Inputs = append(cfg.Quant.Inputs, readSet(t, dir, "input"))

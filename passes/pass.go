@@ -3,7 +3,6 @@ package passes
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -107,11 +106,9 @@ var Passes = []Pass{
 type Config struct {
 	Quant Quantisation // for float models
 
-	StopAfter string    // name of the last pass to run
-	Disable   []string  // names of passes to skip
-	DumpAfter string    // name of a pass, or "all", after which the graph is printed to Dump
-	Dump      io.Writer //
-	Progress  func(pass string)
+	StopAfter string                         // name of the last pass to run
+	Disable   []string                       // names of passes to skip
+	After     func(pass string, g *ir.Graph) // unless nil, called with the graph after each pass
 }
 
 // Timing is how long one pass took.
@@ -159,9 +156,6 @@ func RunContext(ctx context.Context, g *ir.Graph, cfg Config) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if cfg.Progress != nil {
-			cfg.Progress(p.Name)
-		}
 		start := time.Now()
 		next, err := runOne(p, g, s)
 		if err != nil {
@@ -169,14 +163,8 @@ func RunContext(ctx context.Context, g *ir.Graph, cfg Config) (*Result, error) {
 		}
 		g = next
 		res.Timings = append(res.Timings, Timing{p.Name, time.Since(start)})
-		if cfg.Dump != nil && (cfg.DumpAfter == "all" || cfg.DumpAfter == p.Name) {
-			_, err := fmt.Fprintf(cfg.Dump, "# after %s: %s\n", p.Name, p.Doc)
-			if err == nil {
-				err = ir.Print(cfg.Dump, g)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("dump after %s: %w", p.Name, err)
-			}
+		if cfg.After != nil {
+			cfg.After(p.Name, g)
 		}
 		if cfg.StopAfter == p.Name {
 			break
@@ -227,11 +215,6 @@ func checkNames(cfg Config) error {
 			return nil
 		}
 		return fmt.Errorf("%s: no pass %q; passes are %s", what, name, strings.Join(known, ", "))
-	}
-	if cfg.DumpAfter != "all" {
-		if err := check("dump after", cfg.DumpAfter); err != nil {
-			return err
-		}
 	}
 	if err := check("stop after", cfg.StopAfter); err != nil {
 		return err

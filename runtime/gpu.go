@@ -22,7 +22,7 @@ func runGPU(p *Prepared, t *Target) (*Result, error) {
 		LatencyS: one.LatencyS, ThroughputS: one.ThroughputPerS,
 		Cycles: one.Cycles, MACs: one.MACs, Utilisation: one.Utilisation, UtilisationTP: one.Utilisation,
 		Energy: gpuEnergy(one.Energy, 1), Steady: gpuEnergy(one.Energy, 1), Bytes: Bytes(one.Bytes), Compulsory: one.CompulsoryBytes,
-		Fallback: p.Fallback, Peak: t.Peak(), Notes: one.Notes,
+		Fallback: p.Fallback, Outputs: []Output{}, Peak: t.Peak(), Notes: one.Notes,
 	}
 	for _, l := range one.Layers {
 		r.Layers = append(r.Layers, LayerCost{Name: l.Name, Op: l.Op, MACs: l.MACs, TimeS: l.TimeS, Energy: dynamic(gpuEnergy(l.Energy, 1)), Bytes: Bytes(l.Bytes), Mapping: l.Mapping})

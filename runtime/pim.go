@@ -116,6 +116,7 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		Utilisation: r.Utilisation,
 		Energy:      Energy(r.Energy), Bytes: Bytes(r.Bytes), Compulsory: r.Compulsory,
 		Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
+		Fallback: []Fallback{}, Outputs: []Output{},
 		Load: &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
 	}
 	if n := explain(r, p, t); n != "" {
@@ -239,7 +240,8 @@ func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor
 		return nil, nil, err
 	}
 	if o.Mode == FunctionalOnly {
-		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Peak: t.Peak(), HostSPerRun: r.Host.Seconds()}, outputs, nil
+		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
+			Fallback: []Fallback{}, Outputs: []Output{}}, outputs, nil
 	}
 	res := measured(r, c.program, t)
 	s, err := c.steady(ctx, t)

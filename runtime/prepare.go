@@ -3,7 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 
 	"situ/ir"
 	"situ/ir/eval"
@@ -19,10 +20,10 @@ type QuantOptions struct {
 	Samples        int    // calibration inputs to use at most
 	Seed           uint64 // of synthetic inputs
 
-	Disable   []string
-	StopAfter string
-	DumpAfter string
-	Dump      io.Writer
+	Disable   []string // passes to leave out
+	StopAfter string   // last pass to run
+
+	dump func(pass string, g *ir.Graph)
 }
 
 // Prepared is a model in fixed point, ready for any target.
@@ -47,8 +48,8 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	if m.Graph == nil {
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
-	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), programs: map[string]*compiled{}}
-	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, DumpAfter: q.DumpAfter, Dump: q.Dump}
+	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), Fallback: []Fallback{}, programs: map[string]*compiled{}}
+	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
 	if p.CameQuantised {
 		p.Quant = "as the model came"
 	} else {
@@ -155,27 +156,42 @@ func evaluate(ctx context.Context, g *ir.Graph, inputs []*ir.Tensor) ([]*ir.Tens
 // PassNames lists the passes in order.
 func PassNames() []string { return passes.Names() }
 
-// Dump prints the IR of a model as q.DumpAfter says; "import" prints it before
-// any pass.
-func Dump(ctx context.Context, name string, o ModelOptions, q QuantOptions) error {
+// Stage is the IR after one pass, or after import.
+type Stage struct {
+	Pass string `json:"pass"`
+	IR   string `json:"ir"`
+}
+
+// Dump returns the IR of a model after the pass named after: "import" before any
+// pass, "all" after each.
+func Dump(ctx context.Context, name, after string, o ModelOptions, q QuantOptions) ([]Stage, error) {
 	m, err := OpenModel(name, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.Graph == nil {
-		return fmt.Errorf("%s is a compiled program; print it with situ dis", name)
+		return nil, fmt.Errorf("%s is a compiled program; print it with situ dis", name)
 	}
-	if q.DumpAfter == "import" || q.DumpAfter == "all" {
-		if _, err := fmt.Fprintf(q.Dump, "# import\n%s\n", m.Graph.String()); err != nil {
-			return err
+	var stages []Stage
+	if after == "import" || after == "all" {
+		stages = append(stages, Stage{"import", m.Graph.String()})
+	}
+	if after == "import" {
+		return stages, nil
+	}
+	q.dump = func(pass string, g *ir.Graph) {
+		if after == "all" || after == pass {
+			stages = append(stages, Stage{pass, g.String()})
 		}
-		if q.DumpAfter == "import" {
-			return nil
-		}
 	}
-	if q.StopAfter == "" && q.DumpAfter != "all" {
-		q.StopAfter = q.DumpAfter
+	if after != "all" && !slices.Contains(passes.Names(), after) {
+		return nil, fmt.Errorf("no pass %q; there are import, %s and all", after, strings.Join(passes.Names(), ", "))
 	}
-	_, err = Prepare(ctx, m, q)
-	return err
+	if q.StopAfter == "" && after != "all" {
+		q.StopAfter = after
+	}
+	if _, err := Prepare(ctx, m, q); err != nil {
+		return nil, err
+	}
+	return stages, nil
 }

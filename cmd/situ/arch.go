@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -41,13 +42,30 @@ func archCmd() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check FILE...", Short: "Check architecture descriptions", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			type result struct {
+				File string `json:"file"`
+				OK   bool   `json:"ok"`
+				Err  string `json:"error,omitempty"`
+			}
+			var rs []result
+			var errs []error
 			for _, f := range args {
-				if _, err := arch.Load(f); err != nil {
+				r := result{File: f, OK: true}
+				if _, err := arch.ParseFile(f); err != nil {
+					errs = append(errs, err)
+					r.OK, r.Err = false, err.Error()
+				}
+				rs = append(rs, r)
+				if r.OK && !wantJSON(cmd) {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f)
+				}
+			}
+			if wantJSON(cmd) {
+				if err := printJSON(cmd.OutOrStdout(), rs); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f)
 			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 	c.AddCommand(list, show, check)

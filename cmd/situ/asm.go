@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,16 @@ func disCmd() *cobra.Command {
 		Short: "Print a program as assembly text",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeOut(cmd, out, force, func(w io.Writer) error { return runtime.Disassemble(w, args[0]) })
+			return writeOut(cmd, out, force, func(w io.Writer) error {
+				if !wantJSON(cmd) {
+					return runtime.Disassemble(w, args[0])
+				}
+				var text strings.Builder
+				if err := runtime.Disassemble(&text, args[0]); err != nil {
+					return err
+				}
+				return printJSON(w, map[string]string{"program": args[0], "text": text.String()})
+			})
 		},
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write instead of standard output")
@@ -40,7 +50,7 @@ func asmCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeOut(cmd, out, force, func(w io.Writer) error { _, err := w.Write(b); return err })
+			return writeFile(cmd, out, force, b)
 		},
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "program file to write")

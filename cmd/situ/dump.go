@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -25,10 +26,20 @@ func dumpCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stages, err := runtime.Dump(cmd.Context(), args[0], after, mo, qf.o)
+			if err != nil {
+				return err
+			}
 			return writeOut(cmd, out, force, func(w io.Writer) error {
-				q := qf.o
-				q.DumpAfter, q.Dump = after, w
-				return runtime.Dump(cmd.Context(), args[0], mo, q)
+				if wantJSON(cmd) {
+					return printJSON(w, stages)
+				}
+				for _, s := range stages {
+					if _, err := fmt.Fprintf(w, "# after %s\n%s\n", s.Pass, s.IR); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		},
 	}

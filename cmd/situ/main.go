@@ -94,3 +94,14 @@ func writeOut(cmd *cobra.Command, path string, force bool, write func(io.Writer)
 	}
 	return f.Close()
 }
+
+// writeFile is writeOut for bytes; with --json it says what it wrote.
+func writeFile(cmd *cobra.Command, path string, force bool, b []byte) error {
+	if err := writeOut(cmd, path, force, func(w io.Writer) error { _, err := w.Write(b); return err }); err != nil {
+		return err
+	}
+	if wantJSON(cmd) && path != "-" {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"file": path, "bytes": len(b)})
+	}
+	return nil
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +52,7 @@ func modelCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeOut(cmd, out, force, func(w io.Writer) error { _, err := w.Write(b); return err })
+			return writeFile(cmd, out, force, b)
 		},
 	}
 	export.Flags().StringVarP(&out, "output", "o", "", "ONNX file to write")
