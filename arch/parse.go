@@ -411,3 +411,16 @@ func keys(t reflect.Type) []string {
 	}
 	return ks
 }
+
+// MarshalJSON writes the description with the names of the YAML form.
+func (a Arch) MarshalJSON() ([]byte, error) {
+	var v any = a.Chip
+	if a.Chip == nil {
+		v = a.GPU
+	}
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(b)
+}
