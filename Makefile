@@ -21,8 +21,9 @@ check: ## format, vet, staticcheck, build, generated files, tests
 	$(GO) run ./internal/gendocs -check
 	$(GO) test ./...
 
-bench: ## benchmarks, with ratios taken in one run
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/gemm ./internal/fixed ./emulator ./runtime
+bench: ## benchmarks; ratios (%peak, ×ort) are taken in one run
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/gemm ./internal/fixed ./arch ./frontend/onnx ./ir/...
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./emulator/... ./backend/... ./runtime
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for p in $$($(GO) list ./...); do \
