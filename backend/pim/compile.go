@@ -100,14 +100,44 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 	return nil, firstErr
 }
 
-// place splits, maps and places a plan whose weights are known to fit.
+// shares of the weight SRAM that are tried for weights that stay.
+var shares = []float64{0.5, 0.25, 0}
+
+// place splits, maps and places a plan whose weights are known to fit or to be
+// streamed. When they are streamed, it takes the share of the weight SRAM for
+// those that stay which leads to the least DRAM traffic.
 func (p *plan) place() error {
 	p.split()
 	p.spread()
-	if _, err := p.placeWeights(); err != nil {
-		return err
+	best, bestShare := int64(-1), shares[0]
+	var firstErr error
+	try := func(share float64) error {
+		p.share = share
+		if _, err := p.placeWeights(); err != nil {
+			return err
+		}
+		return p.placeBuffers()
 	}
-	return p.placeBuffers()
+	for i, share := range shares {
+		err := try(share)
+		if err != nil {
+			firstErr = cmp.Or(firstErr, err)
+			continue
+		}
+		if p.ringBase == p.ringEnd {
+			return nil // nothing is streamed
+		}
+		if n := p.traffic(); best < 0 || n < best {
+			best, bestShare = n, share
+		}
+		if i == len(shares)-1 && bestShare == share {
+			return nil
+		}
+	}
+	if best < 0 {
+		return firstErr
+	}
+	return try(bestShare)
 }
 
 // program writes the finished program.

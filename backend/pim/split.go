@@ -12,8 +12,9 @@ type plan struct {
 	barriers []bool // before a step, and before the end
 
 	scratchpad
-	ringBase int64 // weight SRAM of each core: where streamed weights go
-	ringEnd  int64 // its size if anything is streamed, else what is in use
+	share    float64 // of the weight SRAM that is for weights that stay, when others are streamed
+	ringBase int64   // weight SRAM of each core: where streamed weights go
+	ringEnd  int64   // its size if anything is streamed, else what is in use
 }
 
 // effort is how hard a plan tries to keep all weights on the chip.

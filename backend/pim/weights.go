@@ -51,43 +51,22 @@ func (p *plan) placeWeights() (bool, error) {
 		return all, nil
 	}
 	// The smallest layers stay in a share of the memory; the others are streamed
-	// through the rest, the smaller it is the more often.
+	// through the rest.
 	slices.SortStableFunc(products, func(a, b *step) int { return cmp.Compare(p.partBytes(a), p.partBytes(b)) })
-	best, bestShare := int64(-1), int64(0)
-	try := func(share int64) (int64, error) {
-		clear(top)
-		n := int64(0)
-		for i, s := range products {
-			if err := p.makeParts(s, s.kernel.(*product), 0); err != nil {
-				return 0, err
-			}
-			if reside(s, size*share/8) {
-				continue
-			}
-			p.ringBase, p.ringEnd = slices.Max(top), size
-			for _, s := range products[i:] {
-				if err := p.makeParts(s, s.kernel.(*product), p.ringEnd-p.ringBase); err != nil {
-					return 0, err
-				}
-				for j := range p.clusters {
-					n += p.weightTraffic(s, j, 1, s.parts[j], false)
-				}
-			}
-			break
+	clear(top)
+	for i, s := range products {
+		if reside(s, int64(float64(size)*p.share)) {
+			continue
 		}
-		return n, nil
+		p.ringBase, p.ringEnd = slices.Max(top), size
+		for _, s := range products[i:] {
+			if err := p.makeParts(s, s.kernel.(*product), p.ringEnd-p.ringBase); err != nil {
+				return false, err
+			}
+		}
+		break
 	}
-	for _, share := range [3]int64{4, 2, 0} {
-		n, err := try(share)
-		if err != nil {
-			return false, err
-		}
-		if best < 0 || n < best {
-			best, bestShare = n, share
-		}
-	}
-	_, err := try(bestShare)
-	return true, err
+	return true, nil
 }
 
 // partBytes returns what the largest part of a product takes of a core's weight
