@@ -3,6 +3,7 @@ package pim
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // check proves that a plan's placement is sound: no two buffers that live at the
@@ -28,8 +29,26 @@ func (p *plan) check() error {
 		}
 	}
 	errs = append(errs, p.checkStores()...)
+	errs = append(errs, p.checkHeirs()...)
 	errs = append(errs, p.checkWeights()...)
 	return errors.Join(errs...)
+}
+
+// checkHeirs proves that a store whose place another takes over is not used
+// afterwards.
+func (p *plan) checkHeirs() []error {
+	var errs []error
+	for _, st := range p.stores {
+		if st.over == nil || st.spilled {
+			continue
+		}
+		for _, use := range append(slices.Clone(st.over.readers), st.over.writers...) {
+			if use.index > st.firstWriter() {
+				errs = append(errs, fmt.Errorf("%s is used in step %d, after %s has taken its place", st.over.name, use.index, st.name))
+			}
+		}
+	}
+	return errs
 }
 
 // checkStores proves that each cluster's box holds all that is read and written
@@ -40,6 +59,12 @@ func (p *plan) checkStores() []error {
 	for i := range p.items {
 		if st := p.items[i].store; st != nil {
 			live[st] = &p.items[i]
+		}
+		for _, st := range p.items[i].heirs {
+			live[st] = &p.items[i]
+			if st.addr != *p.items[i].addr || st.size > p.items[i].size {
+				errs = append(errs, fmt.Errorf("%s does not lie where %s did", st.name, p.items[i].what))
+			}
 		}
 	}
 	for _, s := range p.steps {

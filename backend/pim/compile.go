@@ -101,7 +101,7 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 }
 
 // shares of the weight SRAM that are tried for weights that stay.
-var shares = []float64{0.5, 0.25, 0}
+var shares = []float64{0.5, 0}
 
 // place splits, maps and places a plan whose weights are known to fit or to be
 // streamed. When they are streamed, it takes the share of the weight SRAM for

@@ -31,13 +31,14 @@ type store struct {
 	output   bool  // wanted by the user, in DRAM
 	dram     int64 // home in DRAM of inputs, outputs and spilled stores, else −1
 
-	boxes   []box // of each cluster, from the distribution
-	got     []box // of each cluster: the hull of what it receives from others
-	spilled bool  // lives in DRAM; clusters hold strips while they work
-	inner   bool  // as spilled, but made and used strip by strip in one group: not even in DRAM
-	addr    int64 // in the scratchpad, the same on every cluster
-	size    int64 // bytes of the largest box
-	tried   bool  // to bring it back to the scratchpad, see plan.unspill
+	boxes   []box  // of each cluster, from the distribution
+	got     []box  // of each cluster: the hull of what it receives from others
+	spilled bool   // lives in DRAM; clusters hold strips while they work
+	inner   bool   // as spilled, but made and used strip by strip in one group: not even in DRAM
+	addr    int64  // in the scratchpad, the same on every cluster
+	over    *store // whose place it takes over, nil for a place of its own
+	size    int64  // bytes of the largest box
+	tried   bool   // to bring it back to the scratchpad, see plan.unspill
 	writers []*step
 	readers []*step
 }

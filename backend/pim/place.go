@@ -9,11 +9,21 @@ import (
 // scratchpad is how the scratchpad of a cluster is used; all clusters use the
 // same addresses.
 type scratchpad struct {
-	align      int64  // of buffers: a page of the machine's scoreboard
-	resident   bool   // constants of steps stay, at address 0
-	constBytes int64  // of those
-	items      []item // everything that comes and goes
-	high       int64  // end of what is used
+	align      int64    // of buffers: a page of the machine's scoreboard
+	resident   bool     // constants of steps stay, at address 0
+	constBytes int64    // of those
+	items      []item   // everything that comes and goes
+	inOrder    []*store // stores as they are first written
+	high       int64    // end of what is used
+}
+
+// firstWriter returns the index of the step that writes the store first, −1 for
+// constants.
+func (st *store) firstWriter() int {
+	if len(st.writers) == 0 {
+		return -1
+	}
+	return st.writers[0].index
 }
 
 // item is a buffer that lives from the start of step first to the end of last.
@@ -22,7 +32,8 @@ type item struct {
 	size        int64
 	first, last int
 	addr        *int64
-	store       *store // what it holds, nil for strips and constants
+	store       *store   // what it holds, nil for strips and constants
+	heirs       []*store // what takes over its place in turn
 }
 
 // pageSize returns the alignment of buffers: the scoreboard has at most 8192
@@ -47,6 +58,8 @@ func (p *plan) placeBuffers() error {
 	for _, s := range p.steps {
 		s.group = nil
 	}
+	p.inOrder = slices.Clone(p.stores)
+	slices.SortStableFunc(p.inOrder, func(a, b *store) int { return cmp.Compare(a.firstWriter(), b.firstWriter()) })
 	p.makeBlobs()
 	p.resident = p.constBytes <= size/4
 	for {
@@ -147,20 +160,32 @@ func (p *plan) collect(room int64) error {
 			starts[i] = min(starts[i], s.group.first)
 		}
 	}
-	for _, st := range p.stores {
+	p.inherit()
+	place := map[*store]int{} // index of the item
+	for _, st := range p.inOrder {
 		if st.data != nil || st.spilled || st.size == 0 {
 			continue
 		}
-		it := item{what: st.name, size: roundUp(st.size, p.align), first: len(p.steps), last: -1, addr: &st.addr, store: st}
+		first, last := len(p.steps), -1
 		for _, w := range st.writers {
-			it.first, it.last = min(it.first, starts[w.index]), max(it.last, w.end())
+			first, last = min(first, starts[w.index]), max(last, w.end())
 		}
 		for _, r := range st.readers {
-			it.last = max(it.last, r.end())
+			last = max(last, r.end())
 		}
-		p.items = append(p.items, it)
-		for i := it.first; i <= it.last; i++ {
-			live[i] += it.size
+		if st.over != nil {
+			k := place[st.over]
+			place[st] = k
+			p.items[k].heirs = append(p.items[k].heirs, st)
+			p.items[k].last = max(p.items[k].last, last)
+			continue
+		}
+		place[st] = len(p.items)
+		p.items = append(p.items, item{what: st.name, size: roundUp(st.size, p.align), first: first, last: last, addr: &st.addr, store: st})
+	}
+	for k := range p.items {
+		for i := p.items[k].first; i <= p.items[k].last; i++ {
+			live[i] += p.items[k].size
 		}
 	}
 	for i := 0; i < len(p.steps); {
@@ -192,6 +217,55 @@ func (p *plan) collect(room int64) error {
 		}
 	}
 	return nil
+}
+
+// inherit decides which results take over the place of an operand: those of
+// element-wise steps on codes, when nothing reads the operand any more and both
+// are the same box on every cluster.
+func (p *plan) inherit() {
+	for _, st := range p.stores {
+		st.over = nil
+	}
+	for _, s := range p.steps {
+		switch s.kernel.(type) {
+		case *addMul, *lookup:
+		default:
+			continue
+		}
+		if s.group != nil && s.group.first < s.group.last || p.sendsFrom(s) {
+			continue
+		}
+		for _, t := range s.in {
+			if p.canInherit(s, t) {
+				s.out.store.over = t.store
+				break
+			}
+		}
+	}
+}
+
+func (p *plan) canInherit(s *step, t *tensor) bool {
+	from, to := t.store, s.out.store
+	if from == to || from.spilled || to.spilled || from.data != nil || len(to.writers) != 1 || t.reshaped ||
+		t.dims != from.dims || s.out.dims != to.dims || from.dims != to.dims || !slices.Equal(from.boxes, to.boxes) {
+		return false
+	}
+	for _, o := range s.in { // another window would be read after it is overwritten
+		if o.store == from && o.dims != from.dims {
+			return false
+		}
+	}
+	for _, r := range from.readers {
+		if r.index > s.index || r != s && r.group != nil && r.group == s.group {
+			return false
+		}
+	}
+	for _, w := range from.writers {
+		if w.index >= s.index {
+			return false
+		}
+	}
+	return true
 }
 
 // joinGroups gives every step with spilled operands or result a group of its
@@ -237,6 +311,9 @@ func (p *plan) pack(size int64) bool {
 			at = max(at, *o.addr+o.size)
 		}
 		*it.addr = at
+		for _, st := range it.heirs {
+			st.addr = at
+		}
 		p.high = max(p.high, at+it.size)
 	}
 	return p.high <= size
@@ -261,8 +338,14 @@ func (p *plan) spillOne() bool {
 	pick := func(all bool) {
 		for i := range p.items {
 			it := &p.items[i]
-			if it.store != nil && (all || it.first <= peak && peak <= it.last) && (worst == nil || it.size > worst.size) {
-				worst = it.store
+			if it.store == nil || !all && (it.first > peak || peak > it.last) || worst != nil && it.size <= worst.size {
+				continue
+			}
+			worst = it.store
+			for _, st := range it.heirs { // the one that is there at the peak
+				if st.firstWriter() <= peak {
+					worst = st
+				}
 			}
 		}
 	}
