@@ -1,0 +1,68 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/llir/llvm/ir/types"
+)
+
+// The instructions that LLVM 14 has no intrinsic for, or one that it does not
+// lower (llvm.nvvm.idp4a becomes a call of an undefined function), are inline
+// assembly.
+
+// dp4a returns acc plus the products of the four bytes of x, signed or not, and
+// the four signed bytes of w.
+func (k *fn) dp4a(signed bool, x, w, acc val) val {
+	return k.asm(fmt.Sprintf("dp4a.%s32.s32 $0, $1, $2, $3;", sign(signed)), "=r,r,r,r", false, types.I32, x, w, acc)
+}
+
+func sign(signed bool) string {
+	if signed {
+		return "s"
+	}
+	return "u"
+}
+
+// mma multiplies a 16×32 tile of bytes, signed or not, by a 32×8 tile of signed
+// bytes, on the tensor cores, and adds the 16×8 tile of sums c. Operands are the
+// warp's fragments.
+func (k *fn) mma(signed bool, a [4]val, b [2]val, c [4]val) [4]val {
+	text := fmt.Sprintf("mma.sync.aligned.m16n8k32.row.col.s32.%s8.s8.s32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};", sign(signed))
+	r := k.asm(text, "=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r", true, fourWords, a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], c[2], c[3])
+	return k.unpack(r)
+}
+
+var fourWords = types.NewStruct(types.I32, types.I32, types.I32, types.I32)
+
+func (k *fn) unpack(r val) (out [4]val) {
+	for i := range out {
+		out[i] = k.b.NewExtractValue(r, uint64(i))
+	}
+	return out
+}
+
+// ldmatrix loads four matrices of eight rows of 16 bytes from shared memory: lane
+// l gives the address of row l%8 of matrix l/8, and receives word l%4 of row l/4
+// of each.
+func (k *fn) ldmatrix(at val) [4]val {
+	r := k.asm("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];", "=r,=r,=r,=r,r,~{memory}", true, fourWords, at)
+	return k.unpack(r)
+}
+
+// copyAsync begins to copy 4 or 16 bytes from global memory at from to shared
+// memory at the address at.
+func (k *fn) copyAsync(at, from val, bytes int) {
+	cache := "cg" // past L1, which only 16 bytes may
+	if bytes != 16 {
+		cache = "ca"
+	}
+	k.asm(fmt.Sprintf("cp.async.%s.shared.global [$0], [$1], %d;", cache, bytes), "r,l,~{memory}", true, types.Void, at, from)
+}
+
+// commitCopies makes a group of the copies begun since the last.
+func (k *fn) commitCopies() { k.asm("cp.async.commit_group;", "~{memory}", true, types.Void) }
+
+// awaitCopies waits until at most n groups of the thread's copies are under way.
+func (k *fn) awaitCopies(n int) {
+	k.asm(fmt.Sprintf("cp.async.wait_group %d;", n), "~{memory}", true, types.Void)
+}

@@ -1,0 +1,235 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	gen "situ/backend/gpu/kernel"
+	"situ/internal/fixed"
+	"situ/ir"
+)
+
+// codes says how a tensor's codes lie in memory.
+func codes(t ir.Type) gen.Codes {
+	lo, _ := t.DType.IntRange()
+	return gen.Codes{Bytes: elemBytes(t.DType), Signed: lo < 0}
+}
+
+// codeRange is the zero point of a type with one scale and the codes that an
+// activation, which may be nil, allows.
+func codeRange(t ir.Type, act *ir.Act) gen.Range {
+	lo, hi := t.DType.IntRange()
+	if act != nil {
+		lo, hi = codeOf(float64(act.Lo), t), codeOf(float64(act.Hi), t)
+	}
+	return gen.Range{Zero: t.Quant.Zero[0], Lo: int32(lo), Hi: int32(hi)}
+}
+
+// codeOf returns the code of a real number under a quantisation with one scale,
+// computed in float64 and saturated; NaN gives the zero point.
+func codeOf(v float64, t ir.Type) int64 {
+	q := t.Quant
+	lo, hi := t.DType.IntRange()
+	r := math.RoundToEven(v/float64(q.Scale[0])) + float64(q.Zero[0])
+	switch {
+	case r != r:
+		return int64(q.Zero[0])
+	case r <= float64(lo):
+		return lo
+	case r >= float64(hi):
+		return hi
+	}
+	return int64(r)
+}
+
+// channel indexes a list with one entry for all channels or one a channel.
+func channel[T any](s []T, c int) T {
+	if len(s) == 1 {
+		return s[0]
+	}
+	return s[c]
+}
+
+func scale(m fixed.Multiplier) gen.Scale { return gen.Scale{M: m.M, Shift: int(m.Shift)} }
+
+// centred returns constant weights less their zero points, which must fit int8;
+// the channel of element i is i / inner % len(zeros).
+func centred(t *ir.Tensor, zeros []int32, inner int) ([]int8, error) {
+	out := make([]int8, t.Numel())
+	at := func(i int, c int32) error {
+		v := c - zeros[i/inner%len(zeros)]
+		if v < math.MinInt8 || v > math.MaxInt8 {
+			return fmt.Errorf("weight %d less its zero point is %d, outside int8", i, v)
+		}
+		out[i] = int8(v)
+		return nil
+	}
+	var err error
+	switch d := t.Any().(type) {
+	case []int8:
+		for i, c := range d {
+			err = errors.Join(err, at(i, int32(c)))
+			if err != nil {
+				return nil, err
+			}
+		}
+	case []uint8:
+		for i, c := range d {
+			if err = at(i, int32(c)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// epilogue returns a product's epilogue and its table. sums holds for each
+// channel the sum of its weights, by which the zero point of x is taken out; nil
+// when the kernel does that.
+func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, error) {
+	g, op := l.g, l.op
+	x, w, y := g.Type(op.In[0]), g.Type(op.In[1]), g.Type(op.Out)
+	bias := make([]int32, channels)
+	if len(op.In) > 2 && op.In[2] != ir.NoValue {
+		b := g.Value(op.In[2]).Const
+		if b == nil {
+			return gen.Epilogue{}, arg{}, errors.New("its bias is not a constant")
+		}
+		copy(bias, ir.Data[int32](b))
+	}
+	for c, s := range sums {
+		bias[c] -= x.Quant.Zero[0] * s
+	}
+	if y.DType == ir.I32 {
+		e, table := gen.NewSums(bias)
+		return e, l.words(table), nil
+	}
+	scales := make([]gen.Scale, channels)
+	for c := range scales {
+		m, err := fixed.NewMultiplier(float64(x.Quant.Scale[0]) * float64(channel(w.Quant.Scale, c)) / float64(y.Quant.Scale[0]))
+		if err != nil {
+			return gen.Epilogue{}, arg{}, err
+		}
+		scales[c] = scale(m)
+	}
+	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)))
+	return e, l.words(table), nil
+}
+
+// actOf returns the activation of an attribute struct, nil when it has none.
+func actOf(a ir.Attr) *ir.Act {
+	switch a := a.(type) {
+	case *ir.ConvAttr:
+		return a.Act
+	case *ir.MatMulAttr:
+		return a.Act
+	case *ir.BinaryAttr:
+		return a.Act
+	}
+	return nil
+}
+
+func (l *lowering) conv() error {
+	g, op := l.g, l.op
+	a := op.Attr.(*ir.ConvAttr)
+	x, w, y := g.Type(op.In[0]).Shape, g.Type(op.In[1]).Shape, g.Type(op.Out).Shape
+	if !g.IsConst(op.In[1]) {
+		return errors.New("its weights are not constant")
+	}
+	k := w[1] * w[2] * w[3]
+	weights, err := centred(g.Value(op.In[1]).Const, g.Type(op.In[1]).Quant.Zero, k)
+	if err != nil {
+		return err
+	}
+	return l.product(gen.Window{
+		N: x[0], H: x[1], W: x[2], C: x[3], OH: y[1], OW: y[2],
+		Kernel: [2]int{w[1], w[2]}, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
+	}, w[0], a.Groups, weights)
+}
+
+// product launches a convolution with weights [O, KH, KW, I], less their zero
+// points.
+func (l *lowering) product(win gen.Window, o, groups int, weights []int8) error {
+	x := l.g.Type(l.op.In[0])
+	sums := make([]int32, o)
+	for i, v := range weights {
+		sums[i/(len(weights)/o)] += int32(v)
+	}
+	e, table, err := l.epilogue(sums, o)
+	if err != nil {
+		return err
+	}
+	zero := x.Quant.Zero[0]
+	if groups == o && groups == win.C && groups > 1 {
+		s := gen.Depthwise{Window: win, X: codes(x), Zero: zero, Out: e}
+		return l.launch(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table, l.result())
+	}
+	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
+	if t, ok := tensorTile(tensor, l.gpu); ok {
+		tensor.Tile = t
+		pad := bytes.Repeat([]byte{byte(zero)}, 16)
+		return l.launch(tensor, l.value(l.op.In[0]), l.constant(tensor.PackWeights(weights)), l.constant(pad), table, l.result())
+	}
+	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zero, Out: e}
+	return l.launch(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table, l.result())
+}
+
+// matmul launches a product with one constant matrix as a 1×1 convolution, and
+// others matrix by matrix.
+func (l *lowering) matmul() error {
+	g, op := l.g, l.op
+	ta, tb := g.Type(op.In[0]), g.Type(op.In[1])
+	a, b, y := ta.Shape, tb.Shape, g.Type(op.Out).Shape
+	ra, rb := len(a)-2, len(b)-2
+	m, k, n := a[ra], a[ra+1], b[rb+1]
+	if g.IsConst(op.In[1]) {
+		w, err := centred(g.Value(op.In[1]).Const, tb.Quant.Zero, 1)
+		if err != nil {
+			return err
+		}
+		if ir.Numel(b[:rb]) == 1 {
+			rows := m * ir.Numel(a[:ra])
+			t := make([]int8, len(w)) // [N, K]
+			for i := range k {
+				for j := range n {
+					t[j*k+i] = w[i*n+j]
+				}
+			}
+			one := [2]int{1, 1}
+			return l.product(gen.Window{N: 1, H: 1, W: rows, C: k, OH: 1, OW: rows, Kernel: one, Stride: one, Dilation: one}, n, 1, t)
+		}
+		bytes := make([]byte, len(w))
+		for i, v := range w {
+			bytes[i] = byte(v)
+		}
+		return l.pairs(m, k, n, y, l.constant(bytes), gen.Codes{Bytes: 1, Signed: true}, 0)
+	}
+	zb := tb.Quant.Zero
+	if slices.ContainsFunc(zb, func(z int32) bool { return z != zb[0] }) {
+		return errors.New("its right operand is no constant and has several zero points")
+	}
+	return l.pairs(m, k, n, y, l.value(op.In[1]), codes(tb), zb[0])
+}
+
+// pairs launches the products of a batch of matrices with another.
+func (l *lowering) pairs(m, k, n int, y []int, b arg, bCodes gen.Codes, zb int32) error {
+	ta, sb := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1]).Shape
+	e, table, err := l.epilogue(nil, n)
+	if err != nil {
+		return err
+	}
+	lead := y[:len(y)-2]
+	each := func(shape []int, size int) []int { // strides of matrices
+		s := gen.Broadcast(shape[:len(shape)-2], lead)
+		for i := range s {
+			s[i] *= size
+		}
+		return s
+	}
+	nest := gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(sb, k*n))
+	return l.launch(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: bCodes, ZA: ta.Quant.Zero[0], ZB: zb, Out: e},
+		l.value(l.op.In[0]), b, table, l.result())
+}
