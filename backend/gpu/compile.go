@@ -16,9 +16,14 @@ import (
 
 // Compile lowers a fixed-point graph to kernels and launches. The error lists
 // every operator without a kernel. The program's PTX is empty: see Assemble.
-func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) {
+func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, tensorTile) }
+
+// chooser says whether a product is to run on the tensor cores, and its tile.
+type chooser func(gen.ConvTensor, *arch.GPU) (gen.Tile, bool)
+
+func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 	l := &lowering{
-		g: g, gpu: a, mod: gen.NewModule(g.Name),
+		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
 		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
 		prog: &Program{Model: g.Name, Target: a.Name},
 	}
@@ -29,10 +34,18 @@ func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) {
 		l.spans[id] = &span{bytes: storedBytes(g.Type(id)), first: -1, last: -1}
 	}
 	var missing []string
+	chains := fuseChains(g)
 	for i := range g.Ops {
+		if chains.inner[i] {
+			continue // is part of the kernel of an operator to come
+		}
 		op := &g.Ops[i]
-		l.op = op
-		if err := l.lower(op); err != nil {
+		l.op, l.chain, l.out = op, nil, op.Out
+		if c, ok := chains.ends[i]; ok {
+			l.op, l.chain = &g.Ops[c[0]], c[1:]
+		}
+		if err := l.lower(l.op); err != nil {
+			op := l.op
 			missing = append(missing, fmt.Sprintf("%s %q: %v", op.Kind, op.Name, err))
 		}
 	}
@@ -50,16 +63,19 @@ type arg struct {
 
 // lowering is a compilation in progress.
 type lowering struct {
-	g     *ir.Graph
-	gpu   *arch.GPU
-	mod   *gen.Module
-	op    *ir.Op // being lowered
-	prog  *Program
-	args  [][]arg
-	home  []ir.ValueID         // the value whose memory a value shares
-	spans map[ir.ValueID]*span // by root
-	known map[[sha256.Size]byte]int64
-	data  bytes.Buffer // constants
+	g      *ir.Graph
+	gpu    *arch.GPU
+	choose chooser
+	mod    *gen.Module
+	op     *ir.Op     // being lowered
+	chain  []int      // operators computed on its result in the same kernel
+	out    ir.ValueID // result of the last of them
+	prog   *Program
+	args   [][]arg
+	home   []ir.ValueID         // the value whose memory a value shares
+	spans  map[ir.ValueID]*span // by root
+	known  map[[sha256.Size]byte]int64
+	data   bytes.Buffer // constants
 }
 
 // maxTensor bounds a tensor, whose offsets in kernels have 32 bits.
@@ -72,6 +88,9 @@ func (l *lowering) launch(s gen.Spec, args ...arg) error {
 		return fmt.Errorf("kernel %s needs %d bytes of shared memory, %s has %d for a thread block", s.Family(), shape.Shared, l.gpu.Name, shared)
 	}
 	out := Launch{Kernel: l.mod.Add(s), Op: l.op.Kind.String(), Node: l.op.Name, Grid: shape.Grid, Block: shape.Block, Shared: shape.Shared}
+	for _, i := range l.chain {
+		out.Fused = append(out.Fused, fmt.Sprintf("%s %s", l.g.Ops[i].Kind, l.g.Ops[i].Name))
+	}
 	now := len(l.prog.Launches)
 	for i, name := range s.Params() {
 		out.Args = append(out.Args, Arg{Param: name})
@@ -92,8 +111,9 @@ func (l *lowering) launch(s gen.Spec, args ...arg) error {
 // value is the argument for a value's memory.
 func (l *lowering) value(id ir.ValueID) arg { return arg{value: l.home[id]} }
 
-// result is the argument for the result of the operator being lowered.
-func (l *lowering) result() arg { return l.value(l.op.Out) }
+// result is the argument for the result of the operator being lowered and its
+// chain.
+func (l *lowering) result() arg { return l.value(l.out) }
 
 // constant is the argument for bytes in the constants buffer; equal bytes are
 // stored once.

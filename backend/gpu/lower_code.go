@@ -12,38 +12,53 @@ import (
 	"situ/ir"
 )
 
-// binary launches add, sub and mul of codes.
-func (l *lowering) binary() error {
-	g, op := l.g, l.op
+// arith returns the numbers of an add, sub or mul of codes.
+func (l *lowering) arith(op *ir.Op) (gen.Arith, error) {
+	g := l.g
 	a, b, y := g.Type(op.In[0]), g.Type(op.In[1]), g.Type(op.Out)
-	s := gen.Binary{
-		Nest: gen.NewNest(y.Shape, []int{0, 0, 0}, gen.RowMajor(y.Shape), gen.Broadcast(a.Shape, y.Shape), gen.Broadcast(b.Shape, y.Shape)),
-		A:    codes(a), B: codes(b), ZA: a.Quant.Zero[0], ZB: b.Quant.Zero[0],
+	s := gen.Arith{
+		A: codes(a), B: codes(b), ZA: a.Quant.Zero[0], ZB: b.Quant.Zero[0],
 		Mul: op.Kind == ir.Mul, Out: codeRange(y, actOf(op.Attr)),
 	}
 	sa, sb, sy := float64(a.Quant.Scale[0]), float64(b.Quant.Scale[0]), float64(y.Quant.Scale[0])
 	if s.Mul {
 		p, err := fixed.NewMul(sa, sb, sy, 0, 0, 0, 0, 255)
-		if err != nil {
-			return err
-		}
 		s.Scale = scale(p.M)
-	} else {
-		if op.Kind == ir.Sub {
-			sb = -sb
-		}
-		p, err := fixed.NewAdd(sa, sb, sy, 0, 0, 0, 0, 255)
-		if err != nil {
-			return err
-		}
-		s.MA, s.MB, s.Shift = p.MA, p.MB, int(p.Shift)
+		return s, err
 	}
-	return l.launch(s, l.value(op.In[0]), l.value(op.In[1]), l.result())
+	if op.Kind == ir.Sub {
+		sb = -sb
+	}
+	p, err := fixed.NewAdd(sa, sb, sy, 0, 0, 0, 0, 255)
+	s.MA, s.MB, s.Shift = p.MA, p.MB, int(p.Shift)
+	return s, err
+}
+
+// binary launches add, sub and mul of codes.
+func (l *lowering) binary() error {
+	g, op := l.g, l.op
+	arith, err := l.arith(op)
+	if err != nil {
+		return err
+	}
+	a, b, y := g.Type(op.In[0]).Shape, g.Type(op.In[1]).Shape, g.Type(op.Out).Shape
+	s := gen.Binary{
+		Nest:  gen.NewNest(y, []int{0, 0, 0}, gen.RowMajor(y), gen.Broadcast(a, y), gen.Broadcast(b, y)),
+		Arith: arith,
+	}
+	if s.Then, err = l.steps(); err != nil {
+		return err
+	}
+	return l.launchChain(s, l.value(op.In[0]), l.value(op.In[1]))
 }
 
 func (l *lowering) lut() error {
 	x := l.g.Type(l.op.In[0])
-	return l.launch(gen.Table{N: x.Numel(), Signed: codes(x).Signed}, l.value(l.op.In[0]), l.value(l.op.In[1]), l.result())
+	steps, err := l.steps()
+	if err != nil {
+		return err
+	}
+	return l.launchChain(gen.Table{N: x.Numel(), In: codes(x), Out: codes(l.g.Type(l.op.Out)), Then: steps}, l.value(l.op.In[0]), l.value(l.op.In[1]))
 }
 
 // channels describes the quantisation axis of a type.

@@ -108,6 +108,7 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		return e, l.words(table), nil
 	}
 	scales := make([]gen.Scale, channels)
+	var err error
 	for c := range scales {
 		m, err := fixed.NewMultiplier(float64(x.Quant.Scale[0]) * float64(channel(w.Quant.Scale, c)) / float64(y.Quant.Scale[0]))
 		if err != nil {
@@ -116,6 +117,9 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		scales[c] = scale(m)
 	}
 	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)))
+	if e.Then, err = l.steps(); err != nil {
+		return e, arg{}, err
+	}
 	return e, l.words(table), nil
 }
 
@@ -165,16 +169,16 @@ func (l *lowering) product(win gen.Window, o, groups int, weights []int8) error 
 	zero := x.Quant.Zero[0]
 	if groups == o && groups == win.C && groups > 1 {
 		s := gen.Depthwise{Window: win, X: codes(x), Zero: zero, Out: e}
-		return l.launch(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table, l.result())
+		return l.launchChain(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table)
 	}
 	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
-	if t, ok := tensorTile(tensor, l.gpu); ok {
+	if t, ok := l.choose(tensor, l.gpu); ok {
 		tensor.Tile = t
 		pad := bytes.Repeat([]byte{byte(zero)}, 16)
-		return l.launch(tensor, l.value(l.op.In[0]), l.constant(tensor.PackWeights(weights)), l.constant(pad), table, l.result())
+		return l.launchChain(tensor, l.value(l.op.In[0]), l.constant(tensor.PackWeights(weights)), l.constant(pad), table)
 	}
 	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zero, Out: e}
-	return l.launch(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table, l.result())
+	return l.launchChain(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table)
 }
 
 // matmul launches a product with one constant matrix as a 1×1 convolution, and
@@ -230,6 +234,6 @@ func (l *lowering) pairs(m, k, n int, y []int, b arg, bCodes gen.Codes, zb int32
 		return s
 	}
 	nest := gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(sb, k*n))
-	return l.launch(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: bCodes, ZA: ta.Quant.Zero[0], ZB: zb, Out: e},
-		l.value(l.op.In[0]), b, table, l.result())
+	return l.launchChain(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: bCodes, ZA: ta.Quant.Zero[0], ZB: zb, Out: e},
+		l.value(l.op.In[0]), b, table)
 }

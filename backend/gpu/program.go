@@ -55,13 +55,14 @@ type Arg struct {
 
 // Launch is one kernel launch.
 type Launch struct {
-	Kernel string `json:"kernel"`
-	Op     string `json:"op"`   // mnemonic of the operator
-	Node   string `json:"node"` // where it comes from in the model
-	Grid   [3]int `json:"grid"`
-	Block  [3]int `json:"block"`
-	Shared int    `json:"shared_bytes"` // dynamic shared memory
-	Args   []Arg  `json:"args"`
+	Kernel string   `json:"kernel"`
+	Op     string   `json:"op"`              // mnemonic of the operator
+	Node   string   `json:"node"`            // where it comes from in the model
+	Fused  []string `json:"fused,omitempty"` // operators computed on its result, mnemonic and node
+	Grid   [3]int   `json:"grid"`
+	Block  [3]int   `json:"block"`
+	Shared int      `json:"shared_bytes"` // dynamic shared memory
+	Args   []Arg    `json:"args"`
 }
 
 // storedBytes returns what a tensor takes in a buffer.

@@ -16,6 +16,10 @@ func (k *fn) dp4a(signed bool, x, w, acc val) val {
 	return k.asm(fmt.Sprintf("dp4a.%s32.s32 $0, $1, $2, $3;", sign(signed)), "=r,r,r,r", false, types.I32, x, w, acc)
 }
 
+// nearest rounds a float32 half to even to an i32, saturated; NaN gives 0. LLVM's
+// own conversion leaves open what becomes of values out of range.
+func (k *fn) nearest(x val) val { return k.asm("cvt.rni.s32.f32 $0, $1;", "=r,f", false, types.I32, x) }
+
 func sign(signed bool) string {
 	if signed {
 		return "s"

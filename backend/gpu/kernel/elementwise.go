@@ -1,14 +1,11 @@
 package kernel
 
 import (
-	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
 )
 
-// Binary is addition, subtraction or multiplication of 8-bit codes with
-// broadcasting. Parameters: a, b, y.
-type Binary struct {
-	Nest   Nest // y, a, b
+// Arith is an addition, a subtraction or a multiplication of two 8-bit codes.
+type Arith struct {
 	A, B   Codes
 	ZA, ZB int32
 	Mul    bool
@@ -18,16 +15,33 @@ type Binary struct {
 	Out    Range
 }
 
+func (s Arith) compute(k *fn, a, b val) val {
+	a, b = k.sub(a, int(s.ZA)), k.sub(b, int(s.ZB))
+	if s.Mul {
+		return k.scaled(k.mul(a, b), s.Scale, s.Out)
+	}
+	sum := k.add(k.mul(a, int(s.MA)), k.mul(b, int(s.MB)))
+	return k.clamp(k.add(k.roundShift(sum, s.Shift), int(s.Out.Zero)), s.Out.Lo, s.Out.Hi)
+}
+
+// Binary is Arith element by element, with broadcasting. Parameters: a, b, those
+// of the chain, y.
+type Binary struct {
+	Nest  Nest // y, a, b; y dense
+	Arith Arith
+	Then  Chain
+}
+
 // Family implements Spec.
 func (s Binary) Family() string {
-	if s.Mul {
+	if s.Arith.Mul {
 		return "mul"
 	}
 	return "add"
 }
 
 // Params implements Spec.
-func (s Binary) Params() []string { return []string{"a", "b", "y"} }
+func (s Binary) Params() []string { return s.Then.with("a", "b") }
 
 // group is how many codes a thread computes.
 func (s Binary) group() (Nest, int) {
@@ -48,63 +62,42 @@ func (s Binary) emit(k *fn) {
 	k.each(n.Size(), func(i val) {
 		at := k.offsets(n, i)
 		last := len(n.Dims) - 1
-		a := k.codes(s.A, k.params["a"], at[1], g, n.Stride[1][last] != 0)
-		b := k.codes(s.B, k.params["b"], at[2], g, n.Stride[2][last] != 0)
+		a := k.codes(s.Arith.A, k.params["a"], at[1], g, n.Stride[1][last] != 0)
+		b := k.codes(s.Arith.B, k.params["b"], at[2], g, n.Stride[2][last] != 0)
 		out := make([]val, g)
 		for j := range out {
-			out[j] = s.one(k, a[j], b[j])
+			out[j] = s.Arith.compute(k, a[j], b[j])
 		}
-		k.storeCodes(k.params["y"], at[0], out)
+		k.storeCodes(k.params["y"], at[0], s.Then.apply(k, out, at[0]))
 	})
-}
-
-func (s Binary) one(k *fn, a, b val) val {
-	a, b = k.sub(a, int(s.ZA)), k.sub(b, int(s.ZB))
-	if s.Mul {
-		return k.scaled(k.mul(a, b), s.Scale, s.Out)
-	}
-	sum := k.add(k.mul(a, int(s.MA)), k.mul(b, int(s.MB)))
-	return k.clamp(k.add(k.roundShift(sum, s.Shift), int(s.Out.Zero)), s.Out.Lo, s.Out.Hi)
 }
 
 // codes loads g neighbouring 8-bit codes, or one that stands for all.
 func (k *fn) codes(c Codes, p, off val, g int, dense bool) []val {
-	out := make([]val, g)
-	if g == 1 || !dense {
-		v := k.loadCode(c, p, off)
-		for j := range out {
-			out[j] = v
-		}
-		return out
+	if dense {
+		return k.neighbours(c, p, off, g)
 	}
-	w := k.load(types.I32, p, off)
+	out := make([]val, g)
+	v := k.loadCode(c, p, off)
 	for j := range out {
-		out[j] = k.byteOf(w, j, c.Signed)
+		out[j] = v
 	}
 	return out
 }
 
-// storeCodes stores one or four neighbouring 8-bit codes.
-func (k *fn) storeCodes(p, off val, vs []val) {
-	if len(vs) == 1 {
-		k.store(k.trunc(vs[0], types.I8), p, off)
-		return
-	}
-	k.store(k.packBytes(vs), p, off)
-}
-
 // Table looks each 8-bit code up. Parameters: x, table (256 bytes, that of the
-// smallest code first), y.
+// smallest code first), those of the chain, y.
 type Table struct {
-	N      int
-	Signed bool // of x
+	N       int
+	In, Out Codes
+	Then    Chain
 }
 
 // Family implements Spec.
 func (s Table) Family() string { return "lut" }
 
 // Params implements Spec.
-func (s Table) Params() []string { return []string{"x", "table", "y"} }
+func (s Table) Params() []string { return s.Then.with("x", "table") }
 
 func (s Table) group() int {
 	if s.N%4 == 0 {
@@ -120,15 +113,12 @@ func (s Table) emit(k *fn) {
 	g := s.group()
 	k.each(s.N/g, func(i val) {
 		at := k.mul(i, g)
-		x := k.codes(Codes{Bytes: 1}, k.params["x"], at, g, true)
+		x := k.neighbours(s.In, k.params["x"], at, g)
 		out := make([]val, g)
 		for j, v := range x {
-			if s.Signed {
-				v = k.xor(v, 128)
-			}
-			out[j] = k.zext(k.load(types.I8, k.params["table"], v), types.I32)
+			out[j] = k.lookup(k.params["table"], v, s.In, s.Out)
 		}
-		k.storeCodes(k.params["y"], at, out)
+		k.storeCodes(k.params["y"], at, s.Then.apply(k, out, at))
 	})
 }
 
@@ -219,15 +209,10 @@ func (s Quantize) emit(k *fn) {
 			at := k.mul(k.channel(s.Channels, i), 8)
 			scale, zero = k.load(types.Float, k.params["scales"], at), k.load(types.I32, k.params["scales"], k.add(at, 4))
 		}
-		rint := k.m.intrinsic("llvm.rint.f32", types.Float, types.Float)
-		var r val = k.b.NewCall(rint, k.b.NewFDiv(x, scale))
-		// Beyond ±2^17 any code of 16 bits is saturated, and the conversion below
-		// is exact within; NaN becomes 0.
+		// Beyond ±2^17 any code of 16 bits is saturated, whatever the zero point.
 		const far = 1 << 17
-		r = k.sel(k.b.NewFCmp(enum.FPredUNO, r, r), f32(0), r)
-		r = k.sel(k.b.NewFCmp(enum.FPredOLT, r, f32(-far)), f32(-far), r)
-		r = k.sel(k.b.NewFCmp(enum.FPredOGT, r, f32(far)), f32(far), r)
-		y := k.clamp(k.add(k.b.NewFPToSI(r, types.I32), zero), s.Range.Lo, s.Range.Hi)
+		y := k.clamp(k.nearest(k.b.NewFDiv(x, scale)), -far, far)
+		y = k.clamp(k.add(y, zero), s.Range.Lo, s.Range.Hi)
 		k.store(k.narrow(s.Out, y), k.params["y"], k.mul(i, s.Out.Bytes))
 	})
 }

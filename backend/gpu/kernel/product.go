@@ -1,6 +1,9 @@
 package kernel
 
-import "github.com/llir/llvm/ir/types"
+import (
+	"github.com/llir/llvm/ir/constant"
+	"github.com/llir/llvm/ir/types"
+)
 
 // Epilogue is what becomes of a product's sums: a bias is added, wrapping at 32
 // bits, and unless the sums themselves are the result they are rescaled by
@@ -11,6 +14,7 @@ type Epilogue struct {
 	Sums  bool // y is int32
 	High  bool // the form of the table
 	Range Range
+	Then  Chain // not of sums
 }
 
 // NewEpilogue returns an epilogue that rescales, and its table, for channels with
@@ -62,7 +66,8 @@ func (e Epilogue) finish(k *fn, sum val, p channelParams) val {
 
 // Conv is a convolution, or a matrix product with constant weights as one of 1×1,
 // with dot products of four in each thread, which computes one result. It takes
-// any shape and any groups. Parameters: x, w, table, y.
+// any shape and any groups. Parameters: x, w, table,
+// those of the chain, y.
 //
 // Weights lie as words of four input channels, the last of a tap filled up with
 // zeros: [group][tap][word][output channel of the group].
@@ -79,7 +84,7 @@ type Conv struct {
 func (s Conv) Family() string { return "conv_dp4a" }
 
 // Params implements Spec.
-func (s Conv) Params() []string { return []string{"x", "w", "table", "y"} }
+func (s Conv) Params() []string { return s.Out.Then.with("x", "w", "table") }
 
 // Launch implements Spec.
 func (s Conv) Launch() Launch { return linear(s.Window.N * s.Window.OH * s.Window.OW * s.O) }
@@ -145,13 +150,22 @@ func (s Conv) emit(k *fn) {
 	})
 }
 
-// store writes result i.
-func (e Epilogue) store(k *fn, i, v val) {
-	if e.Sums {
-		k.store(v, k.params["y"], k.mul(i, 4))
+// store takes neighbouring results, the first of element at, through the chain
+// and writes them: 1, 2 or 4 at a multiple of their number.
+func (e Epilogue) store(k *fn, at val, vs ...val) {
+	if !e.Sums {
+		k.storeCodes(k.params["y"], at, e.Then.apply(k, vs, at))
 		return
 	}
-	k.store(k.trunc(v, types.I8), k.params["y"], i)
+	if len(vs) == 1 {
+		k.store(vs[0], k.params["y"], k.mul(at, 4))
+		return
+	}
+	var row val = constant.NewUndef(types.NewVector(uint64(len(vs)), types.I32))
+	for i, v := range vs {
+		row = k.b.NewInsertElement(row, v, k.i32(i))
+	}
+	k.store(row, k.params["y"], k.mul(at, 4))
 }
 
 // gatherBytes makes a word of n bytes at p+off and zeros.
@@ -164,7 +178,8 @@ func (k *fn) gatherBytes(p, off val, n int) val {
 }
 
 // Depthwise is a convolution whose every channel is a group of its own.
-// Parameters: x, w, table, y. Weights lie as [tap][channel].
+// Parameters: x, w, table,
+// those of the chain, y. Weights lie as [tap][channel].
 type Depthwise struct {
 	Window Window
 	X      Codes
@@ -176,7 +191,7 @@ type Depthwise struct {
 func (s Depthwise) Family() string { return "conv_depthwise" }
 
 // Params implements Spec.
-func (s Depthwise) Params() []string { return []string{"x", "w", "table", "y"} }
+func (s Depthwise) Params() []string { return s.Out.Then.with("x", "w", "table") }
 
 func (s Depthwise) group() int {
 	if s.Window.C%4 == 0 {
@@ -230,18 +245,13 @@ func (s Depthwise) emit(k *fn) {
 		for j := range acc {
 			acc[j] = s.Out.finish(k, acc[j], s.Out.load(k, k.add(channel, j)))
 		}
-		if s.Out.Sums {
-			for j := range acc {
-				k.store(acc[j], k.params["y"], k.mul(k.add(k.mul(i, g), j), 4))
-			}
-			return
-		}
-		k.storeCodes(k.params["y"], k.mul(i, g), acc)
+		s.Out.store(k, k.mul(i, g), acc...)
 	})
 }
 
 // MatMul is the product of two activations, for every matrix of a batch, one
-// result a thread. Parameters: a, b, table, y.
+// result a thread. Parameters: a, b, table, those of
+// the chain, y.
 type MatMul struct {
 	Batch   Nest // elements before the matrix of y, a and b
 	M, K, N int
@@ -254,7 +264,7 @@ type MatMul struct {
 func (s MatMul) Family() string { return "matmul" }
 
 // Params implements Spec.
-func (s MatMul) Params() []string { return []string{"a", "b", "table", "y"} }
+func (s MatMul) Params() []string { return s.Out.Then.with("a", "b", "table") }
 
 // Launch implements Spec.
 func (s MatMul) Launch() Launch { return linear(s.Batch.Size() * s.M * s.N) }

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
 )
@@ -42,7 +41,7 @@ const (
 // 1×1, on the tensor cores: an implicit matrix product of output positions by
 // output channels, summed over taps and input channels. Tiles of both operands
 // pass through shared memory, copied asynchronously some turns ahead.
-// Parameters: x, w, pad (16 bytes of x's zero point), table, y.
+// Parameters: x, w, pad (16 bytes of x's zero point), table, those of the chain, y.
 //
 // Weights lie as [group][output channel][tap, input channel], with channels filled
 // up to whole tiles and the summed dimension to a multiple of TileK with zeros.
@@ -59,7 +58,7 @@ type ConvTensor struct {
 func (s ConvTensor) Family() string { return "conv_mma" }
 
 // Params implements Spec.
-func (s ConvTensor) Params() []string { return []string{"x", "w", "pad", "table", "y"} }
+func (s ConvTensor) Params() []string { return s.Out.Then.with("x", "w", "pad", "table") }
 
 // M returns the rows of the matrix product.
 func (s ConvTensor) M() int { return s.Window.N * s.Window.OH * s.Window.OW }
@@ -365,7 +364,7 @@ func (e *tensorEmitter) finish(acc []val) {
 						v0, v1 := e.Out.finish(k, s[0], p0), e.Out.finish(k, s[1], p1)
 						at := k.add(k.mul(r, e.O), channel)
 						if pairs {
-							e.storePair(at, v0, v1)
+							e.Out.store(k, at, v0, v1)
 							return
 						}
 						e.Out.store(k, at, v0)
@@ -375,17 +374,4 @@ func (e *tensorEmitter) finish(acc []val) {
 			}
 		})
 	}
-}
-
-// storePair stores results at and at+1.
-func (e *tensorEmitter) storePair(at, v0, v1 val) {
-	k := e.k
-	if e.Out.Sums {
-		pair := constant.NewUndef(types.NewVector(2, types.I32))
-		v := k.b.NewInsertElement(k.b.NewInsertElement(pair, v0, k.i32(0)), v1, k.i32(1))
-		k.store(v, k.params["y"], k.mul(at, 4))
-		return
-	}
-	w := k.or(k.and(v0, 255), k.shl(v1, 8))
-	k.store(k.trunc(w, types.I16), k.params["y"], at)
 }
