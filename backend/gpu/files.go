@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ const (
 // without PTX there is no PTXFile. It refuses to replace files unless force is
 // set, and leaves nothing behind when it fails.
 func (p *Program) Write(dir string, force bool) (err error) {
-	plan, err := json.MarshalIndent(p, "", " ")
+	plan, err := p.plan()
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (p *Program) Write(dir string, force bool) (err error) {
 		{LLVMFile, []byte(p.LLVM)},
 		{ConstantsFile, p.Constants},
 		{PTXFile, []byte(p.PTX)},
-		{PlanFile, append(plan, '\n')},
+		{PlanFile, plan},
 	}
 	_, stat := os.Stat(dir)
 	made := errors.Is(stat, fs.ErrNotExist)
@@ -80,4 +81,35 @@ func (p *Program) Write(dir string, force bool) (err error) {
 		}
 	}
 	return nil
+}
+
+// plan is the program as JSON, one buffer, input, output or launch a line.
+func (p *Program) plan() ([]byte, error) {
+	var b bytes.Buffer
+	var failed error
+	value := func(v any) {
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		failed = errors.Join(failed, e.Encode(v))
+		b.Truncate(b.Len() - 1) // the encoder's newline
+	}
+	fmt.Fprint(&b, "{\n \"model\": ")
+	value(p.Model)
+	fmt.Fprint(&b, ",\n \"target\": ")
+	value(p.Target)
+	fmt.Fprintf(&b, ",\n \"sm\": %d", p.SM)
+	list := func(name string, n int, at func(i int) any) {
+		fmt.Fprintf(&b, ",\n %q: [", name)
+		for i := range n {
+			fmt.Fprint(&b, [...]string{"\n  ", ",\n  "}[min(i, 1)])
+			value(at(i))
+		}
+		fmt.Fprint(&b, "\n ]")
+	}
+	list("buffers", len(p.Buffers), func(i int) any { return p.Buffers[i] })
+	list("inputs", len(p.Inputs), func(i int) any { return p.Inputs[i] })
+	list("outputs", len(p.Outputs), func(i int) any { return p.Outputs[i] })
+	list("launches", len(p.Launches), func(i int) any { return p.Launches[i] })
+	fmt.Fprint(&b, "\n}\n")
+	return b.Bytes(), failed
 }

@@ -6,16 +6,16 @@ import "situ/ir"
 // order. Each launch may read what earlier ones wrote; launches of one program
 // must not overlap.
 type Program struct {
-	Model     string   `json:"model"`
-	Target    string   `json:"target"` // architecture it was compiled for
-	SM        int      `json:"sm"`     // compute capability ×10 that the PTX asks for
-	Buffers   []Buffer `json:"buffers"`
-	Inputs    []Port   `json:"inputs"`
-	Outputs   []Port   `json:"outputs"`
-	Launches  []Launch `json:"launches"`
-	Constants []byte   `json:"-"` // contents of the buffer of that name
-	LLVM      string   `json:"-"` // LLVM IR of all kernels
-	PTX       string   `json:"-"` // empty until Assemble
+	Model     string
+	Target    string // architecture it was compiled for
+	SM        int    // compute capability ×10 that the PTX asks for
+	Buffers   []Buffer
+	Inputs    []Port
+	Outputs   []Port
+	Launches  []Launch
+	Constants []byte // contents of the buffer of that name
+	LLVM      string // LLVM IR of all kernels
+	PTX       string // empty until Assemble
 }
 
 // Names of the two buffers of a program in device memory.
