@@ -3,7 +3,6 @@ package gpu
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -55,35 +54,60 @@ func channel[T any](s []T, c int) T {
 
 func scale(m fixed.Multiplier) gen.Scale { return gen.Scale{M: m.M, Shift: int(m.Shift)} }
 
-// centred returns constant weights less their zero points, which must fit int8;
-// the channel of element i is i / inner % len(zeros).
-func centred(t *ir.Tensor, zeros []int32, inner int) ([]int8, error) {
-	out := make([]int8, t.Numel())
-	at := func(i int, c int32) error {
-		v := c - zeros[i/inner%len(zeros)]
+// weights are the constant right operand of a product.
+type weights struct {
+	codes []int8
+	zeros []int32 // of each output channel; nil when they have been taken off
+}
+
+// constantWeights returns the codes of constant weights less their zero points, as
+// int8, or where one does not fit the codes shifted into int8 and zero points. The
+// channel of element i is i / inner % channels.
+func constantWeights(t *ir.Tensor, zeros []int32, inner, channels int) weights {
+	cs := integers(t)
+	out := make([]int8, len(cs))
+	zero := func(i int) int32 { return channel(zeros, i/inner%channels) }
+	for i, c := range cs {
+		v := c - zero(i)
 		if v < math.MinInt8 || v > math.MaxInt8 {
-			return fmt.Errorf("weight %d less its zero point is %d, outside int8", i, v)
+			return shiftedWeights(t.DType, cs, zeros, channels)
 		}
 		out[i] = int8(v)
-		return nil
 	}
-	var err error
+	return weights{codes: out}
+}
+
+// shiftedWeights returns codes of at most 8 bits as int8, with zero points that
+// are as far away.
+func shiftedWeights(d ir.DType, cs, zeros []int32, channels int) weights {
+	less := int32(0)
+	if _, hi := d.IntRange(); hi > math.MaxInt8 {
+		less = 128
+	}
+	w := weights{codes: make([]int8, len(cs)), zeros: make([]int32, channels)}
+	for i, c := range cs {
+		w.codes[i] = int8(c - less)
+	}
+	for c := range w.zeros {
+		w.zeros[c] = channel(zeros, c) - less
+	}
+	return w
+}
+
+// integers returns the elements of a tensor of codes of at most 8 bits.
+func integers(t *ir.Tensor) []int32 {
+	out := make([]int32, t.Numel())
 	switch d := t.Any().(type) {
 	case []int8:
 		for i, c := range d {
-			err = errors.Join(err, at(i, int32(c)))
-			if err != nil {
-				return nil, err
-			}
+			out[i] = int32(c)
 		}
 	case []uint8:
 		for i, c := range d {
-			if err = at(i, int32(c)); err != nil {
-				return nil, err
-			}
+			out[i] = int32(c)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // epilogue returns a product's epilogue and its table. sums holds for each
@@ -143,42 +167,45 @@ func (l *lowering) conv() error {
 	if !g.IsConst(op.In[1]) {
 		return errors.New("its weights are not constant")
 	}
-	k := w[1] * w[2] * w[3]
-	weights, err := centred(g.Value(op.In[1]).Const, g.Type(op.In[1]).Quant.Zero, k)
-	if err != nil {
-		return err
-	}
+	weights := constantWeights(g.Value(op.In[1]).Const, g.Type(op.In[1]).Quant.Zero, w[1]*w[2]*w[3], w[0])
 	return l.product(gen.Window{
 		N: x[0], H: x[1], W: x[2], C: x[3], OH: y[1], OW: y[2],
 		Kernel: [2]int{w[1], w[2]}, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
 	}, w[0], a.Groups, weights)
 }
 
-// product launches a convolution with weights [O, KH, KW, I], less their zero
-// points.
-func (l *lowering) product(win gen.Window, o, groups int, weights []int8) error {
+// product launches a convolution with weights [O, KH, KW, I].
+func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 	x := l.g.Type(l.op.In[0])
+	zx, k := x.Quant.Zero[0], len(w.codes)/o
 	sums := make([]int32, o)
-	for i, v := range weights {
-		sums[i/(len(weights)/o)] += int32(v)
+	for i, v := range w.codes {
+		sums[i/k] += int32(v)
+	}
+	for c, z := range w.zeros {
+		sums[c] -= int32(k) * z
 	}
 	e, table, err := l.epilogue(sums, o)
 	if err != nil {
 		return err
 	}
-	zero := x.Quant.Zero[0]
+	in := l.value(l.op.In[0])
+	if w.zeros != nil {
+		s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, ZeroPoints: true}
+		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), l.words(w.zeros), table)
+	}
 	if groups == o && groups == win.C && groups > 1 {
-		s := gen.Depthwise{Window: win, X: codes(x), Zero: zero, Out: e}
-		return l.launchChain(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table)
+		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e}
+		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
 	}
 	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
 	if t, ok := l.choose(tensor, l.gpu); ok {
 		tensor.Tile = t
-		pad := bytes.Repeat([]byte{byte(zero)}, 16)
-		return l.launchChain(tensor, l.value(l.op.In[0]), l.constant(tensor.PackWeights(weights)), l.constant(pad), table)
+		pad := bytes.Repeat([]byte{byte(zx)}, 16)
+		return l.launchChain(tensor, in, l.constant(tensor.PackWeights(w.codes)), l.constant(pad), table)
 	}
-	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zero, Out: e}
-	return l.launchChain(s, l.value(l.op.In[0]), l.constant(s.PackWeights(weights)), table)
+	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e}
+	return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
 }
 
 // matmul launches a product with one constant matrix as a 1×1 convolution, and
@@ -186,41 +213,31 @@ func (l *lowering) product(win gen.Window, o, groups int, weights []int8) error 
 func (l *lowering) matmul() error {
 	g, op := l.g, l.op
 	ta, tb := g.Type(op.In[0]), g.Type(op.In[1])
-	a, b, y := ta.Shape, tb.Shape, g.Type(op.Out).Shape
+	a, b := ta.Shape, tb.Shape
 	ra, rb := len(a)-2, len(b)-2
 	m, k, n := a[ra], a[ra+1], b[rb+1]
-	if g.IsConst(op.In[1]) {
-		w, err := centred(g.Value(op.In[1]).Const, tb.Quant.Zero, 1)
-		if err != nil {
-			return err
-		}
-		if ir.Numel(b[:rb]) == 1 {
-			rows := m * ir.Numel(a[:ra])
-			t := make([]int8, len(w)) // [N, K]
-			for i := range k {
-				for j := range n {
-					t[j*k+i] = w[i*n+j]
-				}
+	if w := g.Value(op.In[1]).Const; w != nil && ir.Numel(b[:rb]) == 1 {
+		cw := constantWeights(w, tb.Quant.Zero, 1, n)
+		t := make([]int8, len(cw.codes)) // [N, K]
+		for i := range k {
+			for j := range n {
+				t[j*k+i] = cw.codes[i*n+j]
 			}
-			one := [2]int{1, 1}
-			return l.product(gen.Window{N: 1, H: 1, W: rows, C: k, OH: 1, OW: rows, Kernel: one, Stride: one, Dilation: one}, n, 1, t)
 		}
-		bytes := make([]byte, len(w))
-		for i, v := range w {
-			bytes[i] = byte(v)
-		}
-		return l.pairs(m, k, n, y, l.constant(bytes), gen.Codes{Bytes: 1, Signed: true}, 0)
+		cw.codes = t
+		rows, one := m*ir.Numel(a[:ra]), [2]int{1, 1}
+		return l.product(gen.Window{N: 1, H: 1, W: rows, C: k, OH: 1, OW: rows, Kernel: one, Stride: one, Dilation: one}, n, 1, cw)
 	}
 	zb := tb.Quant.Zero
 	if slices.ContainsFunc(zb, func(z int32) bool { return z != zb[0] }) {
-		return errors.New("its right operand is no constant and has several zero points")
+		return errors.New("its right operand is several matrices with several zero points")
 	}
-	return l.pairs(m, k, n, y, l.value(op.In[1]), codes(tb), zb[0])
+	return l.pairs(m, k, n)
 }
 
 // pairs launches the products of a batch of matrices with another.
-func (l *lowering) pairs(m, k, n int, y []int, b arg, bCodes gen.Codes, zb int32) error {
-	ta, sb := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1]).Shape
+func (l *lowering) pairs(m, k, n int) error {
+	ta, tb, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1]), l.g.Type(l.op.Out).Shape
 	e, table, err := l.epilogue(nil, n)
 	if err != nil {
 		return err
@@ -233,7 +250,7 @@ func (l *lowering) pairs(m, k, n int, y []int, b arg, bCodes gen.Codes, zb int32
 		}
 		return s
 	}
-	nest := gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(sb, k*n))
-	return l.launchChain(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: bCodes, ZA: ta.Quant.Zero[0], ZB: zb, Out: e},
-		l.value(l.op.In[0]), b, table)
+	nest := gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(tb.Shape, k*n))
+	return l.launchChain(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e},
+		l.value(l.op.In[0]), l.value(l.op.In[1]), table)
 }

@@ -98,8 +98,16 @@ func drawProduct(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
 		xt, wt, shape = drawCode(t, "x", n, h[0], h[1], groups*ig), ir.TypeOf(ir.I8, channels, k[0], k[1], ig), []int{n, out[0], out[1], channels}
 	}
 	q := &ir.Quant{Axis: axis}
+	lo, hi := int32(0), int32(0)
+	if rapid.IntRange(0, 4).Draw(t, "zero points") == 0 {
+		if rapid.Bool().Draw(t, "unsigned") {
+			wt.DType, lo, hi = ir.U8, 0, 255
+		} else {
+			lo, hi = -128, 127
+		}
+	}
 	for range channels {
-		q.Scale, q.Zero = append(q.Scale, float32(math.Exp(r.NormFloat64()-5))), append(q.Zero, 0)
+		q.Scale, q.Zero = append(q.Scale, float32(math.Exp(r.NormFloat64()-5))), append(q.Zero, lo+r.Int32N(hi-lo+1))
 	}
 	x := g.AddInput("x", xt)
 	w := g.AddConst("w", randomCodes(r, wt), q)

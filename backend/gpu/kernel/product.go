@@ -70,7 +70,9 @@ func (e Epilogue) finish(k *fn, sum val, p channelParams) val {
 // those of the chain, y.
 //
 // Weights lie as words of four input channels, the last of a tap filled up with
-// zeros: [group][tap][word][output channel of the group].
+// zeros: [group][tap][word][output channel of the group]. With ZeroPoints they are
+// codes, and a parameter before table holds each output channel's zero point:
+// Σ x·(w−z) is Σ x·w − z·Σ x.
 type Conv struct {
 	Window Window
 	O      int
@@ -78,13 +80,20 @@ type Conv struct {
 	X      Codes
 	Zero   int32 // of x
 	Out    Epilogue
+
+	ZeroPoints bool
 }
 
 // Family implements Spec.
 func (s Conv) Family() string { return "conv_dp4a" }
 
 // Params implements Spec.
-func (s Conv) Params() []string { return s.Out.Then.with("x", "w", "table") }
+func (s Conv) Params() []string {
+	if s.ZeroPoints {
+		return s.Out.Then.with("x", "w", "zeros", "table")
+	}
+	return s.Out.Then.with("x", "w", "table")
+}
 
 // Launch implements Spec.
 func (s Conv) Launch() Launch { return linear(s.Window.N * s.Window.OH * s.Window.OW * s.O) }
@@ -117,7 +126,11 @@ func (s Conv) emit(k *fn) {
 		y0, x0 := k.first(w, 0, c[1]), k.first(w, 1, c[2])
 		base := k.add(k.mul(c[0], w.H*w.W*w.C), k.mul(c[3], ig))
 		weights := k.add(k.mul(c[3], w.Kernel[0]*w.Kernel[1]*words*og), c[4])
-		sum := k.repeat(w.Kernel[0], []val{k.i32(0)}, func(ky val, acc []val) []val {
+		start := []val{k.i32(0)}
+		if s.ZeroPoints {
+			start = append(start, k.i32(0))
+		}
+		sums := k.repeat(w.Kernel[0], start, func(ky val, acc []val) []val {
 			y, inY := k.tap(w, 0, y0, ky)
 			row := k.add(base, k.mul(y, w.W*w.C))
 			return k.repeat(w.Kernel[1], acc, func(kx val, acc []val) []val {
@@ -125,7 +138,7 @@ func (s Conv) emit(k *fn) {
 				in := k.both(inY, inX)
 				at := k.add(row, k.mul(x, w.C))
 				tap := k.add(weights, k.mul(k.add(k.mul(ky, w.Kernel[1]), kx), words*og))
-				dot := func(word, acc val, bytes int) val {
+				dot := func(word val, acc []val, bytes int) []val {
 					v := k.pick(in, k.i32(int(repeatByte(s.Zero))), func() val {
 						from := k.add(at, k.mul(word, 4))
 						if aligned {
@@ -134,18 +147,27 @@ func (s Conv) emit(k *fn) {
 						return k.gatherBytes(k.params["x"], from, bytes)
 					})
 					wt := k.load(types.I32, k.params["w"], k.mul(k.add(tap, k.mul(word, og)), 4))
-					return k.dp4a(s.X.Signed, v, wt, acc)
+					next := []val{k.dp4a(s.X.Signed, v, wt, acc[0])}
+					if s.ZeroPoints {
+						ones := k.i32(0x01010101 & (1<<(8*bytes) - 1))
+						next = append(next, k.dp4a(s.X.Signed, v, ones, acc[1]))
+					}
+					return next
 				}
 				if full := ig / 4; full > 0 {
-					acc = k.repeat(full, acc, func(j val, acc []val) []val { return []val{dot(j, acc[0], 4)} })
+					acc = k.repeat(full, acc, func(j val, acc []val) []val { return dot(j, acc, 4) })
 				}
 				if ig%4 > 0 {
-					acc = []val{dot(k.i32(ig/4), acc[0], ig%4)}
+					acc = dot(k.i32(ig/4), acc, ig%4)
 				}
 				return acc
 			})
-		})[0]
-		channel := k.add(k.mul(c[3], og), c[4])
+		})
+		channel, sum := k.add(k.mul(c[3], og), c[4]), sums[0]
+		if s.ZeroPoints {
+			z := k.load(types.I32, k.params["zeros"], k.mul(channel, 4))
+			sum = k.sub(sum, k.mul(z, sums[1]))
+		}
 		s.Out.store(k, i, s.Out.finish(k, sum, s.Out.load(k, channel)))
 	})
 }
