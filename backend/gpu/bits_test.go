@@ -19,9 +19,10 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-// emulate runs a program on the PTX emulator and returns its outputs. The arena
-// holds noise before, so that reading what was never written shows.
-func emulate(t fataler, p *Program, in []*ir.Tensor) [][]byte {
+// emulate runs a program on the PTX emulator and returns its outputs, and what
+// each launch did. The arena holds noise before, so that reading what was never
+// written shows.
+func emulate(t fataler, p *Program, in []*ir.Tensor) (out [][]byte, counts []*ptx.Counters) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -52,17 +53,18 @@ func emulate(t fataler, p *Program, in []*ir.Tensor) [][]byte {
 		for _, a := range l.Args {
 			cfg.Args = append(cfg.Args, ptx.U64(base[a.Buffer]+uint64(a.Offset)))
 		}
-		if _, err := m.Launch(context.Background(), l.Kernel, cfg); err != nil {
+		c, err := m.Launch(context.Background(), l.Kernel, cfg)
+		if err != nil {
 			t.Fatalf("%s %q: %v", l.Op, l.Node, err)
 		}
+		counts = append(counts, c)
 	}
-	var out [][]byte
 	for _, port := range p.Outputs {
 		b := make([]byte, port.Bytes)
 		must(mem.Read(base[port.Buffer]+uint64(port.Offset), b))
 		out = append(out, b)
 	}
-	return out
+	return out, counts
 }
 
 // sameBits compares every output of a program with the evaluator's.
@@ -76,7 +78,7 @@ func sameBits(t fataler, g *ir.Graph, p *Program, in []*ir.Tensor) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	got := emulate(t, p, in)
+	got, _ := emulate(t, p, in)
 	for i := range want {
 		w := tensorBytes(want[i])
 		if bytes.Equal(got[i], w) {

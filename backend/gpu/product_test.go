@@ -10,6 +10,7 @@ import (
 
 	"situ/arch"
 	gen "situ/backend/gpu/kernel"
+	"situ/emulator/ptx"
 	"situ/ir"
 )
 
@@ -172,5 +173,44 @@ func TestProducts(t *testing.T) {
 	})
 	if fused == 0 {
 		t.Error("nothing was fused")
+	}
+}
+
+// TestTraffic: tiles cross shared memory without bank conflicts, results reach
+// memory in whole sectors, and each operand comes from memory once.
+func TestTraffic(t *testing.T) {
+	c, a := needLLC(t), h100(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	const m, n, k = 256, 256, 128
+	q := ir.PerTensor(0.01, 0)
+	g := &ir.Graph{Name: "gemm"}
+	x := g.AddInput("x", ir.TypeOf(ir.I8, m, k).WithQuant(q))
+	w := g.AddConst("w", randomCodes(r, ir.TypeOf(ir.I8, k, n)), q)
+	y, err := g.AddTyped(ir.MatMul, "m", nil, ir.TypeOf(ir.I8, m, n).WithQuant(q), x, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Outputs = []ir.ValueID{y}
+	p, err := compile(g, a, always(tileShapes[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
+		t.Fatal(err)
+	}
+	_, counts := emulate(t, p, []*ir.Tensor{randomCodes(r, g.Type(x))})
+	f := counts[0].Traffic
+	if f.SharedConflicts != 0 {
+		t.Errorf("%d bank conflicts", f.SharedConflicts)
+	}
+	if want := int64(m * n / 32); f.StoreSectors != want {
+		t.Errorf("%d sectors stored, want %d", f.StoreSectors, want)
+	}
+	if got, want := counts[0].Classes[ptx.Tensor].Warps, int64(m*n*k/(16*8*32)); got != want {
+		t.Errorf("%d tensor instructions, want %d", got, want)
+	}
+	// Beside the operands there are the table and the padding.
+	if least, most := int64(m*k+k*n), int64(m*k+k*n+16*n+32); f.DRAMReadBytes < least || f.DRAMReadBytes > most {
+		t.Errorf("%d bytes read from memory, want %d to %d", f.DRAMReadBytes, least, most)
 	}
 }

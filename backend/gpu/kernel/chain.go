@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 )
 
@@ -87,31 +88,51 @@ func (k *fn) lookup(table, v val, in, out Codes) val {
 	return k.loadCode(out, table, v)
 }
 
-// neighbours loads n 8-bit codes, 1, 2 or 4, that lie together at a multiple of n.
+// neighbours loads n 8-bit codes, 1, 2, 4 or 16, that lie together at a multiple
+// of n.
 func (k *fn) neighbours(c Codes, p, off val, n int) []val {
 	if n == 1 {
 		return []val{k.loadCode(c, p, off)}
 	}
-	w := k.load(types.NewInt(uint64(8*n)), p, off)
-	if n == 2 {
-		w = k.zext(w, types.I32)
+	return k.codesOf(k.load(word(n), p, off), n, c.Signed)
+}
+
+// codesOf takes a word of n bytes apart.
+func (k *fn) codesOf(w val, n int, signed bool) []val {
+	words := []val{w}
+	switch n {
+	case 2:
+		words[0] = k.zext(w, types.I32)
+	case 16:
+		words = nil
+		for i := range 4 {
+			words = append(words, k.b.NewExtractElement(w, k.i32(i)))
+		}
 	}
 	out := make([]val, n)
 	for j := range out {
-		out[j] = k.byteOf(w, j, c.Signed)
+		out[j] = k.byteOf(words[j/4], j%4, signed)
 	}
 	return out
 }
 
-// storeCodes stores 1, 2 or 4 neighbouring 8-bit codes at a multiple of their
-// number.
-func (k *fn) storeCodes(p, off val, vs []val) {
+// wordOf makes a word of the low bytes of 1, 2, 4 or 16 codes.
+func (k *fn) wordOf(vs []val) val {
 	switch len(vs) {
 	case 1:
-		k.store(k.trunc(vs[0], types.I8), p, off)
+		return k.trunc(vs[0], types.I8)
 	case 2:
-		k.store(k.trunc(k.packBytes(vs), types.I16), p, off)
-	default:
-		k.store(k.packBytes(vs), p, off)
+		return k.trunc(k.packBytes(vs), types.I16)
+	case 4:
+		return k.packBytes(vs)
 	}
+	var w val = constant.NewUndef(types.NewVector(4, types.I32))
+	for i := range 4 {
+		w = k.b.NewInsertElement(w, k.packBytes(vs[4*i:4*i+4]), k.i32(i))
+	}
+	return w
 }
+
+// storeCodes stores 1, 2, 4 or 16 neighbouring 8-bit codes at a multiple of their
+// number.
+func (k *fn) storeCodes(p, off val, vs []val) { k.store(k.wordOf(vs), p, off) }

@@ -114,7 +114,7 @@ func (m *Module) sharedMemory() *ir.Global {
 		g := ir.NewGlobal("shared", types.NewArray(0, types.I8))
 		g.AddrSpace = spaceShared
 		g.Linkage = enum.LinkageExternal
-		g.Align = 16
+		g.Align = 128 // that of a row of all banks
 		g.Typ = types.NewPointer(g.ContentType)
 		g.Typ.AddrSpace = spaceShared
 		m.m.Globals = append(m.m.Globals, g)

@@ -24,18 +24,24 @@ func (t Tile) Cols() int { return t.WarpsN * t.N8 * 8 }
 func (t Tile) Threads() int { return 32 * t.WarpsM * t.WarpsN }
 
 // Shared returns the shared memory of a block in bytes.
-func (t Tile) Shared() int { return t.Stages * (t.Rows() + t.Cols()) * pitch }
+func (t Tile) Shared() int { return t.Stages * (t.Rows() + t.Cols()) * TileK }
 
 const (
-	// TileK is the bytes of the summed dimension in one buffer.
+	// TileK is the bytes of the summed dimension in one buffer: the length of a
+	// row in shared memory, four pieces of 16 bytes. Piece c of row r stands at
+	// place c xor r/2%4, so that neither the eight pieces that are copied together
+	// (of two rows) nor the eight that a matrix is loaded from (one of eight rows)
+	// meet in a bank.
 	TileK = 64
-
-	// pitch is the distance of rows in shared memory: eight rows of 16 bytes then
-	// fall into different banks.
-	pitch = TileK + 16
 
 	instK = 32 // bytes of the summed dimension of one instruction
 )
+
+// inBuffer returns where byte col of row r lies in a buffer.
+func (k *fn) inBuffer(r, col val) val {
+	twist := k.shl(k.and(k.lshr(r, 1), 3), 4)
+	return k.add(k.mul(r, TileK), k.xor(col, twist))
+}
 
 // ConvTensor is a convolution, or a matrix product with constant weights as one of
 // 1×1, on the tensor cores: an implicit matrix product of output positions by
@@ -178,7 +184,7 @@ func (e *tensorEmitter) prepareX() {
 		row := tensorRow{y0: k.first(w, 0, p[1]), x0: k.first(w, 1, p[2])}
 		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), k.mul(e.group, w.C/e.Groups))
 		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), w.C))
-		row.to = k.add(e.base, k.add(k.mul(r, pitch), e.col))
+		row.to = k.add(e.base, k.inBuffer(r, e.col))
 		e.rows = append(e.rows, row)
 	}
 }
@@ -194,7 +200,7 @@ func (e *tensorEmitter) prepareW() {
 		col := k.mul(k.rem(e.tid, perRow), 16)
 		row := k.add(k.add(k.mul(e.group, cols*e.Tile.Cols()), e.n0), n)
 		e.from = append(e.from, k.add(k.mul(row, e.paddedK()), col))
-		e.to = append(e.to, k.add(e.base, k.add(k.mul(k.add(n, e.Tile.Rows()), pitch), col)))
+		e.to = append(e.to, k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col)))
 	}
 }
 
@@ -264,7 +270,7 @@ func (e *tensorEmitter) fill(t, stage val) {
 // of tiles, and the four of a thread.
 func (e *tensorEmitter) sums() []val {
 	k, t := e.k, e.Tile
-	size := (t.Rows() + t.Cols()) * pitch
+	size := (t.Rows() + t.Cols()) * TileK
 	turns := e.paddedK() / TileK
 	ahead := t.Stages - 1
 	for i := range ahead {
@@ -274,11 +280,15 @@ func (e *tensorEmitter) sums() []val {
 		k.commitCopies()
 	}
 	warpM, warpN := k.div(e.warp, t.WarpsN), k.rem(e.warp, t.WarpsN)
-	// Where the lane's rows for ldmatrix begin in the first buffer.
+	// Where the lane's rows for ldmatrix begin in the first buffer, for each of the
+	// two steps in a buffer.
 	row := k.add(k.mul(warpM, 16*t.M16), k.and(e.lane, 15))
-	aFrom := k.add(e.base, k.add(k.mul(row, pitch), k.mul(k.lshr(e.lane, 4), 16)))
 	col := k.add(k.mul(warpN, 8*t.N8), k.add(k.and(e.lane, 7), k.mul(k.lshr(e.lane, 4), 8)))
-	bFrom := k.add(e.base, k.add(k.mul(k.add(col, t.Rows()), pitch), k.mul(k.and(k.lshr(e.lane, 3), 1), 16)))
+	var aFrom, bFrom [TileK / instK]val
+	for step := range aFrom {
+		aFrom[step] = k.add(e.base, k.inBuffer(row, k.add(k.mul(k.lshr(e.lane, 4), 16), step*instK)))
+		bFrom[step] = k.add(e.base, k.inBuffer(k.add(col, t.Rows()), k.add(k.mul(k.and(k.lshr(e.lane, 3), 1), 16), step*instK)))
+	}
 
 	init := make([]val, 4*t.M16*t.N8, 4*t.M16*t.N8+2)
 	for i := range init {
@@ -294,37 +304,51 @@ func (e *tensorEmitter) sums() []val {
 			k.when(k.cmp(enum.IPredULT, next, turns), func() { e.fill(next, write) })
 		}
 		k.commitCopies()
-		acc = e.multiply(k.add(aFrom, read), k.add(bFrom, read), acc)
+		acc = append([]val{}, acc...)
+		for step := range aFrom {
+			e.multiply(k.add(aFrom[step], read), k.add(bFrom[step], read), acc)
+		}
 		wrap := func(at val) val {
 			at = k.add(at, size)
 			return k.sel(k.cmp(enum.IPredEQ, at, t.Stages*size), k.i32(0), at)
 		}
-		return append(append([]val{}, acc...), wrap(read), wrap(write))
+		return append(acc, wrap(read), wrap(write))
 	})
 }
 
-// multiply adds one buffer's products.
-func (e *tensorEmitter) multiply(aFrom, bFrom val, acc []val) []val {
+// multiply adds the products of one step to acc.
+func (e *tensorEmitter) multiply(aFrom, bFrom val, acc []val) {
 	k, t := e.k, e.Tile
-	acc = append([]val{}, acc...)
-	for step := 0; step < TileK; step += instK {
-		var a [][4]val
+	var a [][4]val
+	for m := range t.M16 {
+		a = append(a, k.ldmatrix(k.add(aFrom, m*16*TileK)))
+	}
+	for n := 0; n < t.N8; n += 2 {
+		b := k.ldmatrix(k.add(bFrom, n*8*TileK))
 		for m := range t.M16 {
-			a = append(a, k.ldmatrix(k.add(aFrom, m*16*pitch+step)))
-		}
-		for n := 0; n < t.N8; n += 2 {
-			b := k.ldmatrix(k.add(bFrom, n*8*pitch+step))
-			for m := range t.M16 {
-				for h := range 2 {
-					c := acc[4*(m*t.N8+n+h):][:4]
-					r := k.mma(e.X.Signed, a[m], [2]val{b[2*h], b[2*h+1]}, [4]val(c))
-					copy(c, r[:])
-				}
+			for h := range 2 {
+				c := acc[4*(m*t.N8+n+h):][:4]
+				r := k.mma(e.X.Signed, a[m], [2]val{b[2*h], b[2*h+1]}, [4]val(c))
+				copy(c, r[:])
 			}
 		}
 	}
-	return acc
 }
+
+// piece is how many results a thread stores at once after they have passed
+// through shared memory; 0 means that each thread stores its own pairs.
+func (s ConvTensor) piece() int {
+	for _, p := range []int{16, 4} {
+		if !s.Out.Sums && s.O/s.Groups%p == 0 {
+			return p
+		}
+	}
+	return 0
+}
+
+// resultPitch is the distance of rows of results in shared memory: the four bytes
+// of four lanes of eight rows fall into different banks.
+func (t Tile) resultPitch() int { return t.Cols() + 16 }
 
 // finish turns sums into results and stores them: a thread has two neighbouring
 // columns of rows lane/4 and lane/4+8 of each tile.
@@ -332,38 +356,39 @@ func (e *tensorEmitter) finish(acc []val) {
 	k, t := e.k, e.Tile
 	og := e.O / e.Groups
 	warpM, warpN := k.div(e.warp, t.WarpsN), k.rem(e.warp, t.WarpsN)
-	row := k.add(e.m0, k.add(k.mul(warpM, 16*t.M16), k.lshr(e.lane, 2)))
-	col := k.add(e.n0, k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), 2)))
-	pairs := og%2 == 0 // both columns exist, and lie aligned
+	row := k.add(k.mul(warpM, 16*t.M16), k.lshr(e.lane, 2))
+	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), 2))
+	piece := e.piece()
+	if piece > 0 { // the last buffers are read before results take their place
+		k.barrier()
+	}
 	for n := range t.N8 {
 		c := k.add(col, 8*n)
 		var exists, second val
 		if og%t.Cols() != 0 {
-			exists = k.cmp(enum.IPredULT, c, og)
-			second = k.cmp(enum.IPredULT, k.add(c, 1), og)
+			exists = k.cmp(enum.IPredULT, k.add(e.n0, c), og)
+			second = k.cmp(enum.IPredULT, k.add(k.add(e.n0, c), 1), og)
 		}
 		k.when(exists, func() {
-			channel := k.add(k.mul(e.group, og), c)
-			p0 := e.Out.load(k, channel)
-			p1 := p0
-			if pairs {
-				p1 = e.Out.load(k, k.add(channel, 1))
-			} else { // the table has a row for every channel only
-				last := k.min(k.add(channel, 1), e.O-1)
-				p1 = e.Out.load(k, last)
+			channel := k.add(k.mul(e.group, og), k.add(e.n0, c))
+			next := k.add(channel, 1)
+			if og%2 != 0 { // the table ends with the last channel
+				next = k.min(next, e.O-1)
 			}
+			p0, p1 := e.Out.load(k, channel), e.Out.load(k, next)
 			for m := range t.M16 {
 				for h := range 2 {
+					s := acc[4*(m*t.N8+n)+2*h:]
 					r := k.add(row, 16*m+8*h)
-					var in val
-					if e.M()%t.Rows() != 0 {
-						in = k.cmp(enum.IPredULT, r, e.M())
+					if piece > 0 {
+						e.stage(k.add(k.mul(r, t.resultPitch()), c), e.Out.finish(k, s[0], p0), e.Out.finish(k, s[1], p1))
+						continue
 					}
-					k.when(in, func() {
-						s := acc[4*(m*t.N8+n)+2*h:]
+					r = k.add(e.m0, r)
+					k.when(e.inRows(r), func() {
 						v0, v1 := e.Out.finish(k, s[0], p0), e.Out.finish(k, s[1], p1)
 						at := k.add(k.mul(r, e.O), channel)
-						if pairs {
+						if og%2 == 0 {
 							e.Out.store(k, at, v0, v1)
 							return
 						}
@@ -374,4 +399,56 @@ func (e *tensorEmitter) finish(acc []val) {
 			}
 		})
 	}
+	if piece > 0 {
+		k.barrier()
+		e.flush(piece)
+	}
+}
+
+// inRows reports whether row r of the product exists (nil when it must).
+func (e *tensorEmitter) inRows(r val) val {
+	if e.M()%e.Tile.Rows() == 0 {
+		return nil
+	}
+	return e.k.cmp(enum.IPredULT, r, e.M())
+}
+
+// stage puts two neighbouring results into shared memory.
+func (e *tensorEmitter) stage(at, v0, v1 val) {
+	k := e.k
+	p := k.b.NewIntToPtr(k.add(e.base, at), pointer(types.I16, spaceShared))
+	k.store(k.trunc(k.packBytes([]val{v0, v1}), types.I16), p, 0)
+}
+
+// flush takes the block's results from shared memory through the chain to where
+// they belong, piece neighbouring ones at a time.
+func (e *tensorEmitter) flush(piece int) {
+	k, t := e.k, e.Tile
+	og, perRow := e.O/e.Groups, t.Cols()/piece
+	pieces := t.Rows() * perRow
+	k.repeat((pieces+t.Threads()-1)/t.Threads(), nil, func(j val, c []val) []val {
+		id := k.add(k.mul(j, t.Threads()), e.tid)
+		var in val
+		if pieces%t.Threads() != 0 {
+			in = k.cmp(enum.IPredULT, id, pieces)
+		}
+		p := k.split(id, t.Rows(), perRow)
+		r, col := k.add(e.m0, p[0]), k.mul(p[1], piece)
+		in = k.both(in, e.inRows(r))
+		if og%t.Cols() != 0 {
+			in = k.both(in, k.cmp(enum.IPredULT, k.add(e.n0, col), og))
+		}
+		k.when(in, func() {
+			from := k.add(e.base, k.add(k.mul(p[0], t.resultPitch()), col))
+			word := word(piece)
+			v := k.load(word, k.b.NewIntToPtr(from, pointer(word, spaceShared)), 0)
+			at := k.add(k.mul(r, e.O), k.add(k.mul(e.group, og), k.add(e.n0, col)))
+			if e.Out.Then != nil {
+				codes := k.codesOf(v, piece, e.Out.Range.Lo < 0)
+				v = k.wordOf(e.Out.Then.apply(k, codes, at))
+			}
+			k.store(v, k.params["y"], at)
+		})
+		return c
+	})
 }
