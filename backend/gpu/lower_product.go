@@ -243,14 +243,29 @@ func (l *lowering) pairs(m, k, n int) error {
 		return err
 	}
 	lead := y[:len(y)-2]
+	if ir.Numel(tb.Shape[:len(tb.Shape)-2]) == 1 { // one right matrix for all: the left ones are one tall matrix
+		m, lead = m*ir.Numel(lead), nil
+	}
 	each := func(shape []int, size int) []int { // strides of matrices
+		if lead == nil {
+			return nil
+		}
 		s := gen.Broadcast(shape[:len(shape)-2], lead)
 		for i := range s {
 			s[i] *= size
 		}
 		return s
 	}
-	nest := gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(tb.Shape, k*n))
-	return l.launchChain(gen.MatMul{Batch: nest, M: m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e},
-		l.value(l.op.In[0]), l.value(l.op.In[1]), table)
+	s := gen.MatMul{
+		Batch: gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(tb.Shape, k*n)),
+		M:     m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e,
+	}
+	a, b := l.value(l.op.In[0]), l.value(l.op.In[1])
+	tensor := gen.MatMulTensor{MatMul: s}
+	if t, ok := l.choose(tensor.AsConv(), l.gpu); ok && s.Batch.Size() <= gen.MaxMatrices {
+		tensor.Tile = t
+		pad := func(zero int32) arg { return l.constant(bytes.Repeat([]byte{byte(zero)}, 16)) }
+		return l.launchChain(tensor, a, b, pad(s.ZA), pad(s.ZB), table)
+	}
+	return l.launchChain(s, a, b, table)
 }

@@ -151,7 +151,8 @@ func TestProducts(t *testing.T) {
 	c, a := needLLC(t), h100(t)
 	fused := 0
 	rapid.Check(t, func(t *rapid.T) {
-		g, in := drawProduct(t)
+		draw := rapid.SampledFrom([]func(*rapid.T) (*ir.Graph, []*ir.Tensor){drawProduct, drawMatMul}).Draw(t, "draw")
+		g, in := draw(t)
 		choose := chooser(never)
 		if i := rapid.IntRange(0, len(tileShapes)).Draw(t, "tile"); i < len(tileShapes) {
 			tile := tileShapes[i]
@@ -174,6 +175,46 @@ func TestProducts(t *testing.T) {
 	if fused == 0 {
 		t.Error("nothing was fused")
 	}
+}
+
+// drawMatMul draws a product of two activations, or of one and a batch of constant
+// matrices, with broadcasting.
+func drawMatMul(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	size := func(name string, n int) int { return rapid.IntRange(1, n).Draw(t, name) }
+	m, k, n := size("m", 100), size("k", 150), size("n", 100)
+	if rapid.Bool().Draw(t, "even") {
+		k, n = (k+15)/16*16, (n+15)/16*16
+	}
+	var a, b, y []int
+	for range rapid.IntRange(0, 2).Draw(t, "batch dimensions") {
+		d := size("batch", 3)
+		pair := rapid.SampledFrom([][2]int{{d, d}, {1, d}, {d, 1}}).Draw(t, "broadcast")
+		a, b, y = append(a, pair[0]), append(b, pair[1]), append(y, d)
+	}
+	at, bt := drawCode(t, "a", append(a, m, k)...), drawCode(t, "b", append(b, k, n)...)
+	g := &ir.Graph{Name: "matmul"}
+	in := []ir.ValueID{g.AddInput("a", at)}
+	inputs := []*ir.Tensor{randomCodes(r, at)}
+	if v := randomCodes(r, bt); rapid.IntRange(0, 3).Draw(t, "constant") == 0 {
+		in = append(in, g.AddConst("b", v, bt.Quant))
+	} else {
+		in = append(in, g.AddInput("b", bt))
+		inputs = append(inputs, v)
+	}
+	if rapid.Bool().Draw(t, "bias") {
+		in = append(in, g.AddConst("bias", randomCodes(r, ir.TypeOf(ir.I32, n)), nil))
+	}
+	yt := drawCode(t, "y", append(y, m, n)...)
+	if rapid.IntRange(0, 3).Draw(t, "sums") == 0 {
+		yt = ir.TypeOf(ir.I32, yt.Shape...)
+	}
+	out, err := g.AddTyped(ir.MatMul, "p", nil, yt, in...)
+	if err != nil {
+		t.Skip(err)
+	}
+	g.Outputs = []ir.ValueID{out}
+	return g, inputs
 }
 
 // TestTraffic: tiles cross shared memory without bank conflicts, results reach

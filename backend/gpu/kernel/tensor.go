@@ -29,9 +29,9 @@ func (t Tile) Shared() int { return t.Stages * (t.Rows() + t.Cols()) * TileK }
 const (
 	// TileK is the bytes of the summed dimension in one buffer: the length of a
 	// row in shared memory, four pieces of 16 bytes. Piece c of row r stands at
-	// place c xor r/2%4, so that neither the eight pieces that are copied together
-	// (of two rows) nor the eight that a matrix is loaded from (one of eight rows)
-	// meet in a bank.
+	// place c xor (r/2 xor r/8)%4, so that neither the eight pieces that are copied
+	// together (of two rows) nor the eight that a matrix is loaded from (one of
+	// eight rows) meet in a bank, and words of every fourth row seldom.
 	TileK = 64
 
 	instK = 32 // bytes of the summed dimension of one instruction
@@ -39,7 +39,7 @@ const (
 
 // inBuffer returns where byte col of row r lies in a buffer.
 func (k *fn) inBuffer(r, col val) val {
-	twist := k.shl(k.and(k.lshr(r, 1), 3), 4)
+	twist := k.shl(k.and(k.xor(k.lshr(r, 1), k.lshr(r, 3)), 3), 4)
 	return k.add(k.mul(r, TileK), k.xor(col, twist))
 }
 
@@ -111,15 +111,19 @@ func (s ConvTensor) chunk() int {
 	return 1
 }
 
-// tensorEmitter is the state of one emission.
+// tensorEmitter is the state of one emission. Of a ConvTensor, or of a
+// MatMulTensor seen as one.
 type tensorEmitter struct {
 	ConvTensor
 	k          *fn
+	right      *rightTile // of a MatMulTensor
 	tid        val
 	lane, warp val
-	group      val
-	m0, n0     val // first row and column of the block
-	base       val // shared memory
+	m0, n0     val           // first row and column of the block
+	x, pad     val           // x, and what stands for it outside
+	xAt, yAt   val           // where x and y of the group, or matrix, begin
+	channel    func(val) val // the channel of a column
+	base       val           // shared memory
 	rows       []tensorRow
 	col        val   // first byte of the thread's pieces of x within TileK
 	from       []val // the thread's pieces of weights in the first tile
@@ -134,17 +138,26 @@ type tensorRow struct {
 }
 
 func (s ConvTensor) emit(k *fn) {
+	e := newTensorEmitter(k, s)
+	group := k.i32(0)
+	if s.Groups > 1 {
+		group = k.special("ctaid.y")
+	}
+	og := s.O / s.Groups
+	e.xAt, e.yAt = k.mul(group, s.Window.C/s.Groups), k.mul(group, og)
+	e.x, e.pad = k.params["x"], k.params["pad"]
+	e.channel = func(col val) val { return k.add(k.mul(group, og), col) }
+	e.prepareX()
+	e.prepareW(group)
+	e.finish(e.sums())
+}
+
+func newTensorEmitter(k *fn, s ConvTensor) *tensorEmitter {
 	e := &tensorEmitter{ConvTensor: s, k: k, tid: k.special("tid.x")}
 	e.lane, e.warp = k.and(e.tid, 31), k.lshr(e.tid, 5)
-	e.group = k.i32(0)
-	if s.Groups > 1 {
-		e.group = k.special("ctaid.y")
-	}
 	e.place()
 	e.base = k.address(k.shared())
-	e.prepareX()
-	e.prepareW()
-	e.finish(e.sums())
+	return e
 }
 
 // swizzle is how many tile rows are walked together, so that blocks that run side
@@ -182,7 +195,7 @@ func (e *tensorEmitter) prepareX() {
 		}
 		p := k.split(m, w.N, w.OH, w.OW)
 		row := tensorRow{y0: k.first(w, 0, p[1]), x0: k.first(w, 1, p[2])}
-		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), k.mul(e.group, w.C/e.Groups))
+		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), e.xAt)
 		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), w.C))
 		row.to = k.add(e.base, k.inBuffer(r, e.col))
 		e.rows = append(e.rows, row)
@@ -190,7 +203,7 @@ func (e *tensorEmitter) prepareX() {
 }
 
 // prepareW finds the thread's pieces of weights.
-func (e *tensorEmitter) prepareW() {
+func (e *tensorEmitter) prepareW(group val) {
 	k := e.k
 	const perRow = TileK / 16
 	_, cols := e.tiles()
@@ -198,7 +211,7 @@ func (e *tensorEmitter) prepareW() {
 	for j := range e.Tile.Cols() / step {
 		n := k.add(k.div(e.tid, perRow), j*step)
 		col := k.mul(k.rem(e.tid, perRow), 16)
-		row := k.add(k.add(k.mul(e.group, cols*e.Tile.Cols()), e.n0), n)
+		row := k.add(k.add(k.mul(group, cols*e.Tile.Cols()), e.n0), n)
 		e.from = append(e.from, k.add(k.mul(row, e.paddedK()), col))
 		e.to = append(e.to, k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col)))
 	}
@@ -226,11 +239,11 @@ func (e *tensorEmitter) source(r tensorRow, dy, dx, off, exists val) val {
 	if w.checked(1) {
 		in = k.both(in, k.inside(k.add(r.x0, dx), w.W))
 	}
-	from := k.at(k.params["x"], k.add(r.base, off))
+	from := k.at(e.x, k.add(r.base, off))
 	if in == nil {
 		return from
 	}
-	return k.sel(in, from, k.params["pad"])
+	return k.sel(in, from, e.pad)
 }
 
 // fill begins to copy tile t of the summed dimension into the buffer at offset
@@ -238,6 +251,9 @@ func (e *tensorEmitter) source(r tensorRow, dy, dx, off, exists val) val {
 func (e *tensorEmitter) fill(t, stage val) {
 	k := e.k
 	at := k.mul(t, TileK)
+	if e.right != nil {
+		e.right.fill(e, at, stage)
+	}
 	for j, from := range e.from {
 		k.copyAsync(k.add(e.to[j], stage), k.bits(k.at(k.params["w"], k.add(from, at))), 16)
 	}
@@ -290,13 +306,14 @@ func (e *tensorEmitter) sums() []val {
 		bFrom[step] = k.add(e.base, k.inBuffer(k.add(col, t.Rows()), k.add(k.mul(k.and(k.lshr(e.lane, 3), 1), 16), step*instK)))
 	}
 
-	init := make([]val, 4*t.M16*t.N8, 4*t.M16*t.N8+2)
+	init := make([]val, 4*t.M16*t.N8+e.right.extra(t))
 	for i := range init {
 		init[i] = k.i32(0)
 	}
+	sums := len(init)
 	init = append(init, k.i32(0), k.i32(ahead*size)) // buffers to read and to fill
 	return k.loop(turns, init, func(i val, c []val) []val {
-		acc, read, write := c[:len(c)-2], c[len(c)-2], c[len(c)-1]
+		acc, read, write := c[:sums], c[sums], c[sums+1]
 		k.awaitCopies(ahead - 1)
 		k.barrier()
 		if turns > ahead {
@@ -305,33 +322,43 @@ func (e *tensorEmitter) sums() []val {
 		}
 		k.commitCopies()
 		acc = append([]val{}, acc...)
-		for step := range aFrom {
-			e.multiply(k.add(aFrom[step], read), k.add(bFrom[step], read), acc)
+		var a, b [TileK / instK]val
+		for step := range a {
+			a[step], b[step] = k.add(aFrom[step], read), k.add(bFrom[step], read)
+		}
+		for step := range a {
+			e.multiply(a, b, step, acc)
 		}
 		wrap := func(at val) val {
 			at = k.add(at, size)
 			return k.sel(k.cmp(enum.IPredEQ, at, t.Stages*size), k.i32(0), at)
 		}
 		return append(acc, wrap(read), wrap(write))
-	})
+	})[:sums]
 }
 
-// multiply adds the products of one step to acc.
-func (e *tensorEmitter) multiply(aFrom, bFrom val, acc []val) {
+// multiply adds the products of one step to acc. Sixteen rows on, the other
+// step's address is right: the twist differs there by two pieces.
+func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, step int, acc []val) {
 	k, t := e.k, e.Tile
+	signedB := e.right == nil || e.right.Codes.Signed
 	var a [][4]val
 	for m := range t.M16 {
-		a = append(a, k.ldmatrix(k.add(aFrom, m*16*TileK)))
+		a = append(a, k.ldmatrix(k.add(aFrom[step^m&1], m*16*TileK)))
 	}
 	for n := 0; n < t.N8; n += 2 {
-		b := k.ldmatrix(k.add(bFrom, n*8*TileK))
-		for m := range t.M16 {
-			for h := range 2 {
+		b := k.ldmatrix(k.add(bFrom[step^n/2&1], n*8*TileK))
+		for h := range 2 {
+			right := [2]val{b[2*h], b[2*h+1]}
+			for m := range t.M16 {
 				c := acc[4*(m*t.N8+n+h):][:4]
-				r := k.mma(e.X.Signed, a[m], [2]val{b[2*h], b[2*h+1]}, [4]val(c))
-				copy(c, r[:])
+				copy(c, k.mma(e.X.Signed, signedB, a[m], right, c))
 			}
+			e.right.addColumn(e, right, n+h, acc)
 		}
+	}
+	for m := range t.M16 {
+		e.right.addRow(e, a[m], m, acc)
 	}
 }
 
@@ -370,7 +397,7 @@ func (e *tensorEmitter) finish(acc []val) {
 			second = k.cmp(enum.IPredULT, k.add(k.add(e.n0, c), 1), og)
 		}
 		k.when(exists, func() {
-			channel := k.add(k.mul(e.group, og), k.add(e.n0, c))
+			channel := e.channel(k.add(e.n0, c))
 			next := k.add(channel, 1)
 			if og%2 != 0 { // the table ends with the last channel
 				next = k.min(next, e.O-1)
@@ -387,7 +414,7 @@ func (e *tensorEmitter) finish(acc []val) {
 					r = k.add(e.m0, r)
 					k.when(e.inRows(r), func() {
 						v0, v1 := e.Out.finish(k, s[0], p0), e.Out.finish(k, s[1], p1)
-						at := k.add(k.mul(r, e.O), channel)
+						at := k.add(k.mul(r, e.O), k.add(e.yAt, k.add(e.n0, c)))
 						if og%2 == 0 {
 							e.Out.store(k, at, v0, v1)
 							return
@@ -442,7 +469,7 @@ func (e *tensorEmitter) flush(piece int) {
 			from := k.add(e.base, k.add(k.mul(p[0], t.resultPitch()), col))
 			word := word(piece)
 			v := k.load(word, k.b.NewIntToPtr(from, pointer(word, spaceShared)), 0)
-			at := k.add(k.mul(r, e.O), k.add(k.mul(e.group, og), k.add(e.n0, col)))
+			at := k.add(k.mul(r, e.O), k.add(e.yAt, k.add(e.n0, col)))
 			if e.Out.Then != nil {
 				codes := k.codesOf(v, piece, e.Out.Range.Lo < 0)
 				v = k.wordOf(e.Out.Then.apply(k, codes, at))
