@@ -93,6 +93,18 @@ func sameBits(t fataler, g *ir.Graph, p *Program, in []*ir.Tensor) {
 	}
 }
 
+// inexact reports whether a graph computes float32 functions whose last bit may
+// differ from the evaluator's.
+func inexact(g *ir.Graph) bool {
+	for i := range g.Ops {
+		op := &g.Ops[i]
+		if _, fn := floatFns[op.Kind]; fn || (op.Kind == ir.Softmax || op.Kind == ir.LogSoftmax) && g.Type(op.Out).DType == ir.F32 {
+			return true
+		}
+	}
+	return false
+}
+
 // TestBits compiles random fixed-point graphs and compares what the PTX computes
 // with the evaluator, bit for bit.
 func TestBits(t *testing.T) {
@@ -106,8 +118,8 @@ func TestBits(t *testing.T) {
 		}
 		g, in := fixedGraph(t, o)
 		p, err := Compile(g, a)
-		if err != nil {
-			return // float32 operators
+		if err != nil || inexact(g) {
+			return
 		}
 		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
 			t.Fatalf("%v", err)

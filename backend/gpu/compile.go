@@ -210,8 +210,6 @@ func tensorBytes(t *ir.Tensor) []byte {
 	return b.Bytes()
 }
 
-var errFloat = errors.New("floating point has no kernel; it is not fixed point in this model")
-
 // lower adds the launches of one operator.
 func (l *lowering) lower(op *ir.Op) error {
 	for _, id := range append([]ir.ValueID{op.Out}, op.In...) {
@@ -239,7 +237,7 @@ func (l *lowering) lower(op *ir.Op) error {
 	}
 	if !l.g.Type(op.In[0]).IsQuantised() {
 		if l.g.Type(op.In[0]).DType.IsFloat() {
-			return errFloat
+			return l.float()
 		}
 		return fmt.Errorf("plain %s has no kernel, only codes have", l.g.Type(op.In[0]).DType)
 	}

@@ -188,26 +188,29 @@ func (l *lowering) pool() error {
 	return l.launch(s, l.value(op.In[0]), l.unused(), l.result())
 }
 
+// reduced divides a shape into the dimensions that a reduction keeps and those it
+// sums over.
+func reduced(shape, axes []int) (kept, over gen.Nest) {
+	strides := gen.RowMajor(shape)
+	var dims, steps [2][]int // kept, over
+	for d, n := range shape {
+		i := 0
+		if slices.Contains(axes, d) {
+			i = 1
+		}
+		dims[i], steps[i] = append(dims[i], n), append(steps[i], strides[d])
+	}
+	return gen.NewNest(dims[0], []int{0}, steps[0]), gen.NewNest(dims[1], []int{0}, steps[1])
+}
+
 func (l *lowering) reduce() error {
 	g, op := l.g, l.op
 	x, y := g.Type(op.In[0]), g.Type(op.Out)
 	if x.DType.Bits() > 8 {
 		return fmt.Errorf("of %s has no kernel, only of 8-bit codes", x.DType)
 	}
-	axes := op.Attr.(*ir.ReduceAttr).Axes
-	strides := gen.RowMajor(x.Shape)
-	var kept, keptStride, over, overStride []int
-	for d, n := range x.Shape {
-		if slices.Contains(axes, d) {
-			over, overStride = append(over, n), append(overStride, strides[d])
-		} else {
-			kept, keptStride = append(kept, n), append(keptStride, strides[d])
-		}
-	}
-	s := gen.Reduce{
-		Kept: gen.NewNest(kept, []int{0}, keptStride), Over: gen.NewNest(over, []int{0}, overStride),
-		Codes: codes(x), Zero: channel(x.Quant.Zero, 0),
-	}
+	kept, over := reduced(x.Shape, op.Attr.(*ir.ReduceAttr).Axes)
+	s := gen.Reduce{Kept: kept, Over: over, Codes: codes(x), Zero: channel(x.Quant.Zero, 0)}
 	switch op.Kind {
 	case ir.ReduceMax, ir.ReduceMin:
 		s.Op = gen.Max
