@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,14 +77,24 @@ func TestDigits(t *testing.T) {
 	modelBits(t, mod, in)
 }
 
+var allModels = flag.Bool("all-models", false, "run the large models too")
+
 // TestModels compares bits on models of other projects.
 func TestModels(t *testing.T) {
-	root := shared(t, "onnx", "models")
-	for _, name := range []string{
-		"mlperf-tiny-ic-resnet8-int8-qdq", "mlperf-tiny-ad-autoencoder-float", "mlperf-tiny-kws-dscnn-int8-qlinear",
-		"mlperf-tiny-vww-mobilenetv1-int8-qdq", "cifar10-resnet20-bn", "self-mnist-mobilenetv3-se",
-	} {
-		t.Run(name, func(t *testing.T) {
+	root := shared(t, "onnx")
+	names := []string{
+		"models/mlperf-tiny-ic-resnet8-int8-qdq", "models/mlperf-tiny-ad-autoencoder-float", "models/mlperf-tiny-kws-dscnn-int8-qlinear",
+		"models/mlperf-tiny-vww-mobilenetv1-int8-qdq", "models/cifar10-resnet20-bn", "models/self-mnist-mobilenetv3-se",
+		"models/cnn-mnist-pytorch", "models/ort-conv-qdq-u8u8", "models/ort-conv-int4-weights-qdq", "models/stm-yamnet-256",
+	}
+	if *allModels {
+		names = append(names, "models/mobilenetv2-imagenet-int8-qdq", "models/nanodet-m-320", "models/person-det-yolox-192",
+			"models/superres-espcn-224", "models/ultraface-rfb-320", "models/yolox-nano-416", "models/yunet-n-320", "models/dtln-2",
+			"backend/light-tests/test_resnet50", "backend/light-tests/test_squeezenet", "backend/light-tests/test_densenet121",
+			"backend/light-tests/test_shufflenet")
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
 			m, err := onnx.Load(filepath.Join(root, name, "model.onnx"))
 			if err != nil {
 				t.Fatal(err)
