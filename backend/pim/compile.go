@@ -24,7 +24,7 @@ const (
 type Options struct {
 	Clusters  int // that one copy of the program uses; 0 lets the compiler choose
 	Objective Objective
-	Quant     string // for people: how the model was quantised
+	Quant     string // for people: how the model was quantised; derived when empty
 }
 
 // Compile places the fixed-point graph g on a chip and returns its program. The
@@ -169,6 +169,12 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		}
 	}
 	prog.DRAMBytes = end
+	if have := p.chip.DRAM.Bytes.Int(); end > have {
+		return nil, fmt.Errorf("model %q with its inputs, outputs and spilled tensors takes %d bytes of DRAM, %s has %d", p.g.Name, end, p.chip.Name, have)
+	}
+	if prog.Quant == "" {
+		prog.Quant = p.quant()
+	}
 	prog.Regions = regions
 	prog.Init, prog.Main = p.generate()
 	prog.Layers = p.layers
@@ -179,6 +185,16 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
 	return prog, nil
+}
+
+// quant says for people what numbers the products work on.
+func (p *plan) quant() string {
+	for _, s := range p.steps {
+		if k, ok := s.kernel.(*product); ok && k.w.bits == 4 {
+			return "int8 activations, int4 weights"
+		}
+	}
+	return "int8"
 }
 
 // maxRegions bounds how finely an input is spread over dies.

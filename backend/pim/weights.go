@@ -102,14 +102,12 @@ func (p *plan) makeParts(s *step, k *product, ring int64) error {
 		if out.empty() {
 			continue
 		}
-		for i := range j {
-			if q := k.parts[i]; q != nil && q.c0 == out.lo[3] && q.c1 == out.hi[3] {
+		if j > 0 { // neighbours with the same channels share weights
+			if q := k.parts[j-1]; q != nil && q.c0 == out.lo[3] && q.c1 == out.hi[3] {
 				k.parts[j] = q
-				q.count = j - q.first + 1
+				q.count++
+				continue
 			}
-		}
-		if k.parts[j] != nil {
-			continue
 		}
 		pr := k.problem(out)
 		pr.Lean = p.lean
