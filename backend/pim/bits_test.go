@@ -126,9 +126,7 @@ func TestBits(t *testing.T) {
 		}
 		g, in := fixedGraph(t, o)
 		for _, c := range []*arch.Chip{tinyChip(), manyChip()} {
-			if c.NumClusters() == 1 {
-				c.Scratchpad.Bytes = fig(float64(int(1024) << rapid.IntRange(2, 8).Draw(t, "scratchpad")))
-			}
+			c.Scratchpad.Bytes = fig(float64(int(1024) << rapid.IntRange(2, 8).Draw(t, "scratchpad")))
 			p, err := choose(g, c, Options{Clusters: rapid.IntRange(1, c.NumClusters()).Draw(t, "clusters")})
 			if err != nil {
 				refused[err.Error()]++

@@ -3,6 +3,7 @@ package pim
 import (
 	"cmp"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"situ/arch"
@@ -30,7 +31,12 @@ type Options struct {
 // Compile places the fixed-point graph g on a chip and returns its program. The
 // error names every operator that the chip cannot run, or the operator whose
 // buffers do not fit.
-func Compile(g *ir.Graph, c *arch.Chip, opt Options) (*isa.Program, error) {
+func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, fmt.Errorf("internal error: compiling %q for %s: %v\n%s", g.Name, c.Name, r, debug.Stack())
+		}
+	}()
 	total := c.NumClusters()
 	if opt.Clusters < 0 || opt.Clusters > total {
 		return nil, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, c.Name, total)
@@ -176,7 +182,10 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Quant = p.quant()
 	}
 	prog.Regions = regions
-	prog.Init, prog.Main = p.generate()
+	var err error
+	if prog.Init, prog.Main, err = p.generate(); err != nil {
+		return nil, err
+	}
 	prog.Layers = p.layers
 	for _, s := range p.steps {
 		p.layers[s.layer].Mapping = p.describe(s)

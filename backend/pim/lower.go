@@ -112,6 +112,9 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	default:
 		return nil, fmt.Errorf("%s values do not exist on this machine", v.Type.DType)
 	}
+	if n, have := t.dims.numel(), l.chip.DRAM.Bytes.Int(); n > have/int64(t.elem) {
+		return nil, fmt.Errorf("a value of %d elements is more than the %d bytes of DRAM of %s", n, have, l.chip.Name)
+	}
 	if q := v.Type.Quant; q != nil && t.elem == 1 {
 		if !q.IsPerTensor() {
 			return nil, errors.New("activations need a single scale")

@@ -77,6 +77,26 @@ var refused = []struct {
 		want: []string{`"probabilities"`, "scratchpad"},
 	},
 	{
+		name: "more elements than DRAM",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1024,1024,1024,2] scale=1 zero=0
+			%1 = maxpool %0 {kernel=[1,1]} : i8[1024,1024,1024,2] scale=1 zero=0 @ "pool"
+			output %1
+		}`,
+		want: []string{`input "x"`, "DRAM"},
+	},
+	{
+		name: "absurdly many input vectors",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1,16384,16384,1] scale=1 zero=0
+			%1 = const "w" : i8[64,1,1,1] scale=1 zero=0 {` + strings.Repeat("1, ", 63) + `1}
+			%2 = conv2d %0, %1 {} : i8[1,16384,16384,64] scale=1 zero=0 @ "wide"
+			output %2
+		}`,
+		chip: func(c *arch.Chip) { c.DRAM.Bytes = fig(1 << 40) },
+		want: []string{`"wide"`, "more than a program can hold"},
+	},
+	{
 		name: "more clusters than there are",
 		graph: `graph "g" {
 			%0 = input "x" : i8[4] scale=1 zero=0

@@ -227,6 +227,9 @@ func (p *plan) newGroup(first, last int) *group {
 	return g
 }
 
+// maxStrips bounds how finely a step is cut.
+const maxStrips = 1 << 14
+
 // cutGroup chooses the fewest strips with which the group's buffers fit room. It
 // reports false when none do.
 func (p *plan) cutGroup(g *group, room int64) bool {
@@ -251,6 +254,7 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		for _, part := range last.parts {
 			most = max(most, part.ext(axis))
 		}
+		most = min(most, maxStrips/(g.n[0]*g.n[1]*g.n[2]*g.n[3]))
 		found := false
 		for n := 2; n < most && !found; n += max(n/6, 1) {
 			g.n[axis] = n

@@ -130,6 +130,9 @@ func (p *plan) makeParts(s *step, k *product, ring int64) error {
 			return fmt.Errorf("%s %q does not fit %s: one input vector's sums need %d bytes of the %d of a cluster's accumulators, one tile of weights %d of the %d of a core's weight SRAM",
 				p.layers[s.layer].Op, p.layers[s.layer].Name, p.chip.Name, 4*min(k.cols, out.ext(3)), accumulators(p.chip), tile, p.chip.WeightSRAM.Bytes.Int())
 		}
+		if n := m.Chunks * m.Strips * m.Units; n > maxInsts {
+			return fmt.Errorf("%s %q takes %d products of the arrays' size on %s, more than a program can hold", p.layers[s.layer].Op, p.layers[s.layer].Name, n, p.chip.Name)
+		}
 		q := k.makePart(out, m, tiles)
 		q.streamed = ring > 0
 		q.first, q.count = j, 1
