@@ -61,6 +61,8 @@ func inferNumbers(op *Op, in []Type, shape []int) (Type, error) {
 	switch {
 	case op.Kind == Dequantize:
 		t.DType = F32
+	case plainRules[op.Kind] != nil:
+		t.DType = resultDType(op.Kind, in)
 	case op.Kind.Is(MovesCodes):
 		q, err := movedQuant(op, in, shape)
 		if err != nil {
@@ -76,6 +78,9 @@ func inferNumbers(op *Op, in []Type, shape []int) (Type, error) {
 // checkNumbers checks element types and quantisation of operands and result,
 // whose shapes are already known to fit.
 func checkNumbers(op *Op, in []Type, t Type) error {
+	if rule := plainRules[op.Kind]; rule != nil {
+		return checkPlain(op, in, t, rule)
+	}
 	switch op.Kind {
 	case Cast:
 		if in[0].Quant != nil || t.Quant != nil {
