@@ -15,7 +15,7 @@ import (
 // Versions of the format and of the ai.onnx operator set that are understood.
 const (
 	minIRVersion, maxIRVersion = 3, 13
-	minOpset, maxOpset         = 7, 21
+	minOpset, maxOpset         = 1, 26
 )
 
 // maxModelBytes bounds the size of a .onnx file; the format itself cannot exceed
