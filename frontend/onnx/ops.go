@@ -18,6 +18,9 @@ var table = []row{
 	{"Conv", 1, 0, 2, conv},
 	{"Gemm", 7, 0, 2, gemm},
 	{"MatMul", 1, 0, 2, matMul},
+	{"Einsum", 12, 0, 1, einsum},
+	{"Attention", 23, 0, 3, attention},
+	{"RotaryEmbedding", 23, 0, 3, rotaryEmbedding},
 
 	// Windows, reductions, normalisations.
 	{"MaxPool", 1, 0, 1, maxPool},
@@ -38,6 +41,9 @@ var table = []row{
 	{"BatchNormalization", 7, 0, 5, batchNormalization},
 	{"LayerNormalization", 17, 0, 2, layerNormalization},
 	{"InstanceNormalization", 6, 0, 3, instanceNormalization},
+	{"RMSNormalization", 23, 0, 2, rmsNormalization},
+	{"NegativeLogLikelihoodLoss", 12, 0, 2, negativeLogLikelihoodLoss},
+	{"SoftmaxCrossEntropyLoss", 12, 0, 2, softmaxCrossEntropyLoss},
 	{"LRN", 1, 0, 1, lrn},
 	{"Softmax", 1, 0, 1, softmax(ir.Softmax)},
 	{"LogSoftmax", 1, 0, 1, softmax(ir.LogSoftmax)},

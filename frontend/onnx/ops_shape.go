@@ -9,13 +9,36 @@ import (
 
 func identity(c *call) { c.pass(c.in[0]) }
 
-// dropout does nothing at inference; its mask has no use there.
+// dropout does nothing at inference, nor in training with a ratio of 0; its mask
+// is true everywhere.
 func dropout(c *call) {
-	c.ignore("ratio", "seed")
-	if v := c.operand(2); v != nil && !(v.isConst() && v.tensor.Numel() == 1 && int64s(v.tensor)[0] == 0) {
+	c.ignore("seed", "ratio")
+	if v := c.operand(2); v != nil && !isZero(v) && !isZero(c.operand(1)) {
 		c.unsupportedf("training_mode")
 	}
+	if c.err != nil {
+		return
+	}
 	c.pass(c.in[0])
+	if len(c.out) > 1 && c.used[c.proto.Output[1]] {
+		s := c.typeOf(c.in[0]).Shape
+		d := ir.Bool
+		if c.opset < 10 {
+			d = c.typeOf(c.in[0]).DType
+		}
+		c.setN(1, c.add(ir.Expand, &ir.ShapeAttr{Shape: s}, c.constant("", fromInts(d, nil, []int64{1}), nil)))
+	}
+}
+
+// isZero reports whether v is a constant with the single element 0 or false.
+func isZero(v *value) bool {
+	if v == nil || !v.isConst() || v.tensor.Numel() != 1 {
+		return false
+	}
+	if holdsFloats(v.tensor.DType) {
+		return float64s(v.tensor)[0] == 0
+	}
+	return int64s(v.tensor)[0] == 0
 }
 
 // reshaped gives a value another shape of as many elements.
@@ -413,7 +436,7 @@ func pad(c *call) {
 		c.failf("mode %q", mode)
 		return
 	}
-	if math.IsInf(attr.Value, 0) || math.IsNaN(attr.Value) {
+	if !c.typeOf(c.in[0]).DType.IsFloat() && math.IsInf(attr.Value, 0) || math.IsNaN(attr.Value) {
 		c.unsupportedf("a padding value of %v", attr.Value)
 		return
 	}
