@@ -84,28 +84,28 @@ func compareTensors(got, want *ir.Tensor, step float64) (difference, error) {
 }
 
 // readSet reads the numbered tensors of a test data set.
-func readSet(dir, kind string) (names []string, ts []*ir.Tensor, err error) {
+func readSet(dir, kind string) (ts []*ir.Tensor, err error) {
 	for i := 0; ; i++ {
 		path := filepath.Join(dir, fmt.Sprintf("%s_%d.pb", kind, i))
 		if _, err := os.Stat(path); err != nil {
-			return names, ts, nil
+			return ts, nil
 		}
-		name, t, err := ReadTensorFile(path)
+		_, t, err := ReadTensorFile(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		names, ts = append(names, name), append(ts, t)
+		ts = append(ts, t)
 	}
 }
 
 // runSet imports the model with a data set's input shapes, evaluates it and
 // returns the difference of each output.
 func runSet(m *Model, set string) ([]difference, error) {
-	names, inputs, err := readSet(set, "input")
+	inputs, err := readSet(set, "input")
 	if err != nil {
 		return nil, err
 	}
-	_, want, err := readSet(set, "output")
+	want, err := readSet(set, "output")
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,10 @@ func runSet(m *Model, set string) ([]difference, error) {
 	// have constants there: all but the first input, or all.
 	for _, first := range []int{1, 0} {
 		p := proto.CloneOf(m.Proto)
-		for i := first; i < len(inputs); i++ {
-			p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(names[i], inputs[i]))
+		for i, in := range m.Inputs() {
+			if i >= first && i < len(inputs) {
+				p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(in.Name, inputs[i]))
+			}
 		}
 		again, err2 := runInputs(&Model{Proto: p, Opsets: m.Opsets}, inputs[:first], want)
 		if err2 == nil {
@@ -133,6 +135,9 @@ func runSet(m *Model, set string) ([]difference, error) {
 
 func runInputs(m *Model, inputs, want []*ir.Tensor) ([]difference, error) {
 	opt := ImportOptions{InputShapes: map[string][]int{}}
+	if n := len(m.Inputs()); n != len(inputs) {
+		return nil, fmt.Errorf("the model has %d inputs, the data set %d", n, len(inputs))
+	}
 	for i, in := range m.Inputs() {
 		opt.InputShapes[in.Name] = inputs[i].Shape
 	}

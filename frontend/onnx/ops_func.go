@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"math"
+	"slices"
 
 	"situ/ir"
 )
@@ -9,16 +10,17 @@ import (
 // pow computes in the type of the base, whatever that of the exponent. Integers
 // to a floating-point power go through f64.
 func pow(c *call) {
-	x := c.plain(0)
-	base, e := c.typ(x).DType, c.typeOf(c.in[1]).DType
+	a, b := c.pairOperands()
+	x := c.unquantised(c.use(a))
+	base, e := c.typ(x).DType, c.typeOf(b).DType
 	if base.IsInt() && e.IsFloat() {
-		c.casted(c.in[1], ir.F64)
+		c.casted(b, ir.F64)
 		if c.err == nil {
 			c.set(c.castID(c.add(ir.Pow, nil, c.castID(x, ir.F64), c.use(c.out[0])), base))
 		}
 		return
 	}
-	c.casted(c.in[1], base)
+	c.casted(b, base)
 	if c.err == nil {
 		c.set(c.add(ir.Pow, nil, x, c.use(c.out[0])))
 	}
@@ -55,6 +57,10 @@ func (c *call) number(x ir.ValueID, v float64) ir.ValueID { return c.scalar(c.ty
 // pRelu is max(x, 0) + slope · min(x, 0); integers choose between x and slope · x.
 func pRelu(c *call) {
 	x, slope := c.plain(0), c.plain(1)
+	if s := c.typ(slope).Shape; c.err == nil && c.opset < 7 && len(s) == 1 && s[0] > 1 {
+		// One slope a channel, dimension 1.
+		slope = c.reshape(slope, append(s[:1:1], slices.Repeat([]int{1}, max(0, len(c.typ(x).Shape)-2))...)...)
+	}
 	if d := c.typ(x).DType; d.IsInt() {
 		c.set(c.where(c.add(ir.Less, nil, x, c.scalar(d, 0)), c.add(ir.Mul, nil, slope, x), x))
 		return

@@ -63,12 +63,18 @@ func (c *call) ordered(kind ir.OpKind, a, b *value) *value {
 }
 
 func compare(kind ir.OpKind) func(*call) {
-	return func(c *call) { c.pass(c.ordered(kind, c.in[0], c.in[1])) }
+	return func(c *call) {
+		a, b := c.pairOperands()
+		c.pass(c.ordered(kind, a, b))
+	}
 }
 
 // compareSwapped translates Greater and GreaterOrEqual.
 func compareSwapped(kind ir.OpKind) func(*call) {
-	return func(c *call) { c.pass(c.ordered(kind, c.in[1], c.in[0])) }
+	return func(c *call) {
+		a, b := c.pairOperands()
+		c.pass(c.ordered(kind, b, a))
+	}
 }
 
 var bitFold = map[ir.OpKind]func(a, b int64) int64{
@@ -101,7 +107,8 @@ func joinBits(kind ir.OpKind, logical bool) func(*call) {
 				c.failf("operand %d is %s", i, d)
 			}
 		}
-		c.pass(c.bitwise(kind, c.in[0], c.in[1]))
+		a, b := c.pairOperands()
+		c.pass(c.bitwise(kind, a, b))
 	}
 }
 

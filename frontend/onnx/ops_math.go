@@ -8,6 +8,9 @@ import (
 
 func gemm(c *call) {
 	alpha, beta := c.float("alpha", 1), c.float("beta", 1)
+	if c.opset < 7 {
+		c.ignore("broadcast") // said only that the third operand may be smaller
+	}
 	a, b := c.plain(0), c.in[1]
 	if c.bool("transA", false) {
 		a = c.transpose(a, 1, 0)
@@ -175,7 +178,10 @@ func (c *call) pair(kind ir.OpKind, a, b *value) *value {
 }
 
 func elementwise(kind ir.OpKind) func(*call) {
-	return func(c *call) { c.pass(c.pair(kind, c.in[0], c.in[1])) }
+	return func(c *call) {
+		a, b := c.pairOperands()
+		c.pass(c.pair(kind, a, b))
+	}
 }
 
 // variadic joins any number of operands with a binary operator.

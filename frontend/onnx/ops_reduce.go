@@ -76,20 +76,46 @@ func extreme(kind ir.OpKind) func(*call, reduction, ir.ValueID) ir.ValueID {
 	}
 }
 
-// reduceProd computes the product of constants, as sizes are computed, at once.
-func reduceProd(c *call, r reduction, x ir.ValueID) ir.ValueID {
-	if v := c.in[0]; v.isConst() && v.tensor.DType.IsInt() && len(r.axes) == len(v.tensor.Shape) && c.foldable(v) {
-		p := int64(1)
-		for _, n := range int64s(v.tensor) {
-			p *= n
+// onShapes is a reduction that is evaluated at once where its operand is a
+// constant of integers, as in the arithmetic on shapes.
+func onShapes(operandFrom int64, join func(a, b int64) int64, f func(*call, reduction, ir.ValueID) ir.ValueID) func(*call) {
+	general := reduce(operandFrom, f)
+	return func(c *call) {
+		v := c.in[0]
+		if !v.isConst() || !v.tensor.DType.IsInt() || v.tensor.DType == ir.U64 || v.tensor.Numel() == 0 || !c.foldable(v) {
+			general(c)
+			return
 		}
-		var shape []int
-		if r.keep {
-			shape = slices.Repeat([]int{1}, len(v.tensor.Shape))
+		keep := c.bool("keepdims", true)
+		s := v.tensor.Shape
+		axes, none := c.reduceAxes(len(s), operandFrom)
+		if c.err != nil || none {
+			c.pass(v)
+			return
 		}
-		return c.use(c.made(fromInts(v.tensor.DType, shape, []int64{p})))
+		kept, shape := slices.Clone(s), []int(nil)
+		for d := range s {
+			switch {
+			case !slices.Contains(axes, d):
+				shape = append(shape, s[d])
+				continue
+			case keep:
+				shape = append(shape, 1)
+			}
+			kept[d] = 1
+		}
+		out := make([]int64, ir.Numel(kept))
+		seen := make([]bool, len(out))
+		list := int64s(v.tensor)
+		for i, o := range broadcastIndices(kept, s) {
+			if seen[o] {
+				out[o] = join(out[o], list[i])
+			} else {
+				out[o], seen[o] = list[i], true
+			}
+		}
+		c.setConst(fromInts(v.tensor.DType, shape, out))
 	}
-	return c.reduced(r, ir.ReduceProd, x)
 }
 
 // castID converts the element type of a value of the graph.

@@ -13,6 +13,12 @@ func identity(c *call) { c.pass(c.in[0]) }
 // is true everywhere.
 func dropout(c *call) {
 	c.ignore("seed", "ratio")
+	if c.opset < 7 {
+		c.ignore("consumed_inputs")
+		if !c.bool("is_test", false) {
+			c.unsupportedf("training: is_test is not set")
+		}
+	}
 	if v := c.operand(2); v != nil && !isZero(v) && !isZero(c.operand(1)) {
 		c.unsupportedf("training_mode")
 	}

@@ -235,6 +235,9 @@ func batchNormalization(c *call) {
 	if c.bool("training_mode", false) {
 		c.unsupportedf("training_mode")
 	}
+	if c.opset < 7 && !c.bool("is_test", false) {
+		c.unsupportedf("training: is_test is not set")
+	}
 	if c.opset < 9 && !c.bool("spatial", true) {
 		c.unsupportedf("spatial = 0")
 	}
