@@ -18,7 +18,7 @@ func quantisable(d DType) bool { return d.IsInt() && d != U32 && d.Bits() <= 32 
 func isCode8(t Type) bool { return t.IsQuantised() && t.DType.Bits() == 8 }
 
 // ValidType checks a type by itself: a known element type, a shape within
-// MaxRank and MaxElems, dimensions of at least 1, and a well-formed Quant.
+// MaxRank and MaxElems, dimensions of at least 0, and a well-formed Quant.
 func ValidType(t Type) error {
 	if t.DType == Invalid || t.DType >= numDTypes {
 		return fmt.Errorf("%s is no element type", t.DType)

@@ -19,7 +19,7 @@ var plainRules = map[OpKind]plainRule{
 	BitXor:          bitRule,
 	ShiftLeft:       shiftRule,
 	ShiftRight:      shiftRule,
-	Equals:           compareRule,
+	Equals:          compareRule,
 	Less:            orderRule,
 	LessEqual:       orderRule,
 	Where:           whereRule,

@@ -227,7 +227,7 @@ var opTable = [numOpKinds]OpInfo{
 	Expand: {Name: "expand", Operands: []string{"x"}, Flags: MovesCodes | FixedPoint, Attr: &ShapeAttr{},
 		shape: expandShape, Doc: "broadcasts x to shape"},
 	Gather: {Name: "gather", Operands: []string{"x", "indices"}, Flags: MovesCodes | FixedPoint, Attr: &AxisAttr{},
-		shape: gatherShape, Doc: "replaces dimension axis of x by the entries that indices select; indices are not negative"},
+		shape: gatherShape, Doc: "replaces dimension axis of x by the entries that indices select; negative ones, which constants do not have, count from the end"},
 	GatherElements: {Name: "gatherelements", Operands: []string{"x", "indices"}, Attr: &AxisAttr{},
 		shape: gatherElementsShape, Doc: "for each index the element of x at its place, but at that index along axis; negative ones count from the end"},
 	ScatterElements: {Name: "scatterelements", Operands: []string{"x", "indices", "updates"}, Attr: &ScatterAttr{},

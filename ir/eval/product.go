@@ -228,7 +228,7 @@ func prepareMatMul(n *node) (kernel, error) {
 			gemm.F32(y[i*p.m*p.n:], p.n, a[pairs[i].a:], p.k, p.m, p.k, p.n, b[pairs[i].b:], p.n)
 		}
 		switch {
-		case e.plain:
+		case e.plain || p.k == 0:
 			plainMatMulF32(p, y, a, b)
 		case len(pairs) == 1:
 			mul(0) // gemm.F32 is concurrent by itself

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"errors"
+	"math"
 	"slices"
 
 	"situ/internal/vecf32"
@@ -145,6 +147,9 @@ func intReduction[T int64 | uint64](op vecf32.RedOp, n *node, wide ir.DType) (ke
 	d := n.in[0].DType
 	each := reduceIndex(n.in[0].Shape, n.op.Attr.(*ir.ReduceAttr).Axes)
 	count := T(n.in[0].Numel() / n.out.Numel())
+	if count == 0 {
+		return emptyReduction(op, n)
+	}
 	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		x := ir.Data[T](cast(in[0], wide))
 		acc := make([]T, n.out.Numel())
@@ -169,6 +174,27 @@ func intReduction[T int64 | uint64](op vecf32.RedOp, n *node, wide ir.DType) (ke
 			}
 		}
 		return cast(ir.NewTensor(wide, n.out.Shape, acc), d), nil
+	}, nil
+}
+
+// emptyReduction is the reduction of no integers: 0, 1, or the smallest or
+// largest integer, where a maximum or minimum starts. They have no mean.
+func emptyReduction(op vecf32.RedOp, n *node) (kernel, error) {
+	v := 0.0
+	switch op {
+	case vecf32.ReduceMean:
+		return nil, errors.New("the mean of no integers does not exist")
+	case vecf32.ReduceProd:
+		v = 1
+	case vecf32.ReduceMax:
+		v = math.Inf(-1)
+	case vecf32.ReduceMin:
+		v = math.Inf(1)
+	}
+	return func(*env, []*ir.Tensor) (*ir.Tensor, error) {
+		out := ir.Zeros(n.out.DType, n.out.Shape...)
+		fill(out, v)
+		return out, nil
 	}, nil
 }
 
