@@ -203,11 +203,11 @@ func TestGolden(t *testing.T) {
 // beyond are the reasons for which a test of a single operator is passed over:
 // what the project does not do by design.
 var beyond = []string{
-	"not supported",           // operators, element types
-	"does not say which",      // models without standard operators
-	"is not a tensor",         // sequences, optional values
-	"segments",                // a sequence read as a tensor
-	"more than 2147483648",    // likewise
+	"not supported",        // operators, element types
+	"does not say which",   // models without standard operators
+	"is not a tensor",      // sequences, optional values
+	"segments",             // a sequence read as a tensor
+	"more than 2147483648", // likewise
 }
 
 // disputed are tests that ONNX Runtime fails, too: casts out of the range of
