@@ -241,22 +241,7 @@ func (c *call) contract(a, b labelled, needed []label) labelled {
 	nb, nl := len(batch), len(batch)+len(left)
 	bs, ls, rs := ir.Numel(xs[:nb]), ir.Numel(xs[nb:nl]), ir.Numel(ys[nb+len(sum):])
 	ks := ir.Numel(xs[nl:])
-	z := c.matrices(c.reshape(x, bs, ls, ks), c.reshape(y, bs, ks, rs))
+	z := c.multiplied(c.reshape(x, bs, ls, ks), c.reshape(y, bs, ks, rs))
 	shape := slices.Concat(xs[:nl], ys[nb+len(sum):])
 	return labelled{c.reshape(z, shape...), slices.Concat(batch, left, right)}
-}
-
-// matrices multiplies [B,M,K] by [B,K,N], for integers without a matrix product.
-func (c *call) matrices(x, y ir.ValueID) ir.ValueID {
-	t := c.typ(x)
-	if c.err != nil || t.DType.IsFloat() {
-		return c.add(ir.MatMul, nil, x, y)
-	}
-	b, m, k, n := t.Shape[0], t.Shape[1], t.Shape[2], c.typ(y).Shape[2]
-	if ir.Numel([]int{b, m, k})*n > maxFold {
-		c.unsupportedf("products of %s matrices of more than %d products", t.DType, maxFold)
-		return ir.NoValue
-	}
-	p := c.add(ir.Mul, nil, c.reshape(x, b, m, k, 1), c.reshape(y, b, 1, k, n))
-	return c.add(ir.ReduceSum, &ir.ReduceAttr{Axes: []int{2}}, p)
 }

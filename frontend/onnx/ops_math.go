@@ -48,7 +48,7 @@ func gemm(c *call) {
 			rest = nil
 		}
 	}
-	y := c.add(ir.MatMul, nil, in...)
+	y := c.multiplied(in...)
 	if !folded {
 		y = c.add(ir.Mul, nil, y, c.scalar(c.typ(y).DType, float64(alpha)))
 	}
@@ -92,7 +92,7 @@ func (c *call) product(a, b ir.ValueID, result *ir.Type) ir.ValueID {
 	}
 	y := ir.NoValue
 	if result == nil {
-		y = c.add(ir.MatMul, nil, a, b)
+		y = c.multiplied(a, b)
 	} else {
 		ma, mb := c.typ(a).Shape, c.typ(b).Shape
 		lead, _ := broadcastShapes(ma[:len(ma)-2], mb[:len(mb)-2])
@@ -113,6 +113,33 @@ func (c *call) product(a, b ir.ValueID, result *ir.Type) ir.ValueID {
 		out = append(out, s[n-1])
 	}
 	return c.reshape(y, out...)
+}
+
+// maxProducts bounds the products of an integer matrix multiplication, which are
+// all held at once.
+const maxProducts = 1 << 24
+
+// multiplied multiplies matrices, plus a bias for each column where there is
+// one. Plain integers have no matrix product in the IR: they are multiplied and
+// summed.
+func (c *call) multiplied(in ...ir.ValueID) ir.ValueID {
+	a, b := c.typ(in[0]), c.typ(in[1])
+	if c.err != nil || a.DType.IsFloat() || len(a.Shape) < 2 || len(b.Shape) < 2 {
+		return c.add(ir.MatMul, nil, in...)
+	}
+	n := len(b.Shape) - 1
+	x := c.reshape(in[0], append(slices.Clone(a.Shape), 1)...)
+	y := c.reshape(in[1], slices.Insert(slices.Clone(b.Shape), n-1, 1)...)
+	shape, ok := broadcastShapes(append(slices.Clone(a.Shape), 1), slices.Insert(slices.Clone(b.Shape), n-1, 1))
+	if !ok || ir.Numel(shape) > maxProducts {
+		c.unsupportedf("multiplying %s matrices of shapes %v and %v", a.DType, a.Shape, b.Shape)
+		return ir.NoValue
+	}
+	z := c.add(ir.ReduceSum, &ir.ReduceAttr{Axes: []int{len(shape) - 2}}, c.add(ir.Mul, nil, x, y))
+	if len(in) > 2 {
+		z = c.add(ir.Add, nil, z, in[2])
+	}
+	return z
 }
 
 // softmax translates Softmax and LogSoftmax. Before opset 13 they flatten their

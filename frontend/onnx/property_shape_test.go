@@ -373,3 +373,37 @@ func TestAttentionProperty(t *testing.T) {
 		same(t, n.op, n.must(t)[0], ir.F32, []int{b, h, q, vs}, want, 1e-5)
 	})
 }
+
+// TestMatMulProperty checks products of all element types with batches that
+// broadcast, and vectors.
+func TestMatMulProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]ir.DType{ir.F32, ir.F64, ir.F16, ir.I32, ir.I64, ir.U32, ir.U64}).Draw(t, "type")
+		m, k, n := rapid.IntRange(1, 3).Draw(t, "m"), rapid.IntRange(0, 3).Draw(t, "k"), rapid.IntRange(1, 3).Draw(t, "n")
+		batch := drawShape(t, "batch", 0, 2, 1, 3)
+		other := slices.Clone(batch[rapid.IntRange(0, len(batch)).Draw(t, "dropped"):])
+		for i := range other {
+			if rapid.Bool().Draw(t, "broadcast") {
+				other[i] = 1
+			}
+		}
+		sa, sb := slices.Concat(batch, []int{m, k}), slices.Concat(other, []int{k, n})
+		if rapid.Bool().Draw(t, "swap") {
+			sa, sb = slices.Concat(other, []int{m, k}), slices.Concat(batch, []int{k, n})
+		}
+		a, b := drawTensor(t, "a", d, sa), drawTensor(t, "b", d, sb)
+		out := slices.Concat(batch, []int{m, n})
+		x, z := numbers(a), numbers(b)
+		var want []float64
+		each(out, func(at []int) {
+			lead := at[:len(batch)]
+			sum := 0.0
+			for i := range k {
+				sum += x[offsetOf(sa, slices.Concat(lead, []int{at[len(batch)], i}))] * z[offsetOf(sb, slices.Concat(lead, []int{i, at[len(batch)+1]}))]
+			}
+			want = append(want, sum)
+		})
+		y := nodeTest{op: "MatMul", opset: 13, in: []*ir.Tensor{a, b}, fixed: drawFixed(t, 2)}.must(t)[0]
+		same(t, "MatMul", y, d, out, want, 0)
+	})
+}
