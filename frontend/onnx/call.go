@@ -62,7 +62,7 @@ func (c *call) bind(first int) {
 			continue
 		}
 		if int(v.id) >= first {
-			c.graph.Value(v.id).Name = name
+			c.graph.Value(v.id).Name = c.prefix + name
 		}
 		if v.name == "" {
 			v.name = name
@@ -122,9 +122,9 @@ func (c *call) addTyped(kind ir.OpKind, attr ir.Attr, t ir.Type, in ...ir.ValueI
 // name is what the operators made from this node are called.
 func (c *call) name() string {
 	if c.proto.Name != "" {
-		return c.proto.Name
+		return c.prefix + c.proto.Name
 	}
-	return c.proto.Output[0]
+	return c.prefix + c.proto.Output[0]
 }
 
 // constant adds a constant; without a name it is called after the node.
@@ -325,6 +325,25 @@ func (c *call) float(name string, def float32) float32 {
 		return a.F
 	}
 	return def
+}
+
+// floats returns a list attribute, nil when it is absent.
+func (c *call) floats(name string) []float32 {
+	if a := c.attr(name, onnxpb.AttributeProto_FLOATS); a != nil {
+		return a.Floats
+	}
+	return nil
+}
+
+// strings returns a list attribute, nil when it is absent.
+func (c *call) strings(name string) []string {
+	var list []string
+	if a := c.attr(name, onnxpb.AttributeProto_STRINGS); a != nil {
+		for _, s := range a.Strings {
+			list = append(list, string(s))
+		}
+	}
+	return list
 }
 
 func (c *call) str(name, def string) string {

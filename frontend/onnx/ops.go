@@ -16,6 +16,8 @@ type row struct {
 var table = []row{
 	// Products.
 	{"Conv", 1, 0, 2, conv},
+	{"ConvTranspose", 1, 0, 2, convTranspose},
+	{"Col2Im", 18, 0, 3, col2Im},
 	{"Gemm", 1, 0, 2, gemm},
 	{"MatMul", 1, 0, 2, matMul},
 	{"Einsum", 12, 0, 1, einsum},
@@ -26,6 +28,9 @@ var table = []row{
 	{"MaxPool", 1, 0, 1, maxPool},
 	{"AveragePool", 1, 0, 1, averagePool},
 	{"GlobalAveragePool", 1, 0, 1, globalPool(ir.ReduceMean)},
+	{"LpPool", 2, 0, 1, lpPool},
+	{"MaxUnpool", 9, 0, 2, maxUnpool},
+	{"GlobalLpPool", 2, 0, 1, globalLpPool},
 	{"GlobalMaxPool", 1, 0, 1, globalPool(ir.ReduceMax)},
 	{"ReduceSum", 1, 0, 1, onShapes(13, fold[ir.Add].ints, native(ir.ReduceSum))},
 	{"ReduceMean", 1, 0, 1, reduce(18, native(ir.ReduceMean))},
@@ -146,7 +151,7 @@ var table = []row{
 	{"CumProd", 26, 0, 2, cumulative(ir.CumProd, 1)},
 	{"Det", 11, 0, 1, det},
 	{"Resize", 10, 0, 1, resize},
-	{"Upsample", 9, 9, 1, resize},
+	{"Upsample", 7, 9, 1, resize},
 	{"DepthToSpace", 1, 0, 1, depthToSpace},
 	{"SpaceToDepth", 1, 0, 1, spaceToDepth},
 	{"Cast", 6, 0, 1, cast},
@@ -173,22 +178,35 @@ var table = []row{
 	{"Not", 1, 0, 1, not},
 	{"Where", 9, 0, 3, where},
 
+	// Recurrent layers.
+	{"RNN", 7, 0, 3, rnn},
+	{"GRU", 7, 0, 3, gru},
+	{"LSTM", 7, 0, 3, lstm},
+
+	// Control flow.
+	{"If", 1, 0, 1, ifOp},
+	{"Loop", 1, 0, 2, loop},
+	{"Scan", 9, 0, 1, scan},
+
 	// Quantisation.
 	{"QuantizeLinear", 10, 0, 2, quantizeLinear},
 	{"DequantizeLinear", 10, 0, 2, dequantizeLinear},
+	{"DynamicQuantizeLinear", 11, 0, 1, dynamicQuantizeLinear},
 	{"QLinearConv", 10, 0, 8, qLinearConv},
 	{"QLinearMatMul", 10, 0, 8, qLinearMatMul},
 	{"ConvInteger", 10, 0, 2, convInteger},
 	{"MatMulInteger", 10, 0, 2, matMulInteger},
 }
 
-var rows = func() map[string]*row {
-	m := map[string]*row{}
+// rows is table by name. It is filled by init, for translations of control flow
+// look operators up themselves.
+var rows = map[string]*row{}
+
+func init() {
 	for i := range table {
-		m[table[i].name] = &table[i]
+		rows[table[i].name] = &table[i]
 	}
-	return m
-}()
+}
 
 // lookup returns the row of an operator in an opset of its domain, nil when
 // there is none.

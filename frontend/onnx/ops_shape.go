@@ -48,26 +48,27 @@ func isZero(v *value) bool {
 }
 
 // reshaped gives a value another shape of as many elements.
-func (c *call) reshaped(v *value, shape []int) {
+func (c *call) reshaped(v *value, shape []int) { c.pass(c.shaped(v, shape)) }
+
+// shaped returns a value under another shape of as many elements.
+func (c *call) shaped(v *value, shape []int) *value {
 	if c.err != nil {
-		return
+		return v
 	}
 	from := c.typeOf(v).Shape
 	if v.tensor != nil && (v.quant == nil || v.quant.IsPerTensor()) {
 		if ir.Numel(from) != ir.Numel(shape) {
 			c.failf("shape %v does not hold the elements of %v", shape, from)
-			return
+			return v
 		}
 		out := *v
 		out.id, out.tensor = ir.NoValue, v.tensor.Reshaped(shape...)
-		c.pass(&out)
-		return
+		return &out
 	}
 	if slices.Equal(from, shape) {
-		c.pass(v)
-		return
+		return v
 	}
-	c.set(c.add(ir.Reshape, &ir.ShapeAttr{Shape: shape}, c.use(v)))
+	return &value{id: c.add(ir.Reshape, &ir.ShapeAttr{Shape: shape}, c.use(v))}
 }
 
 // reshape resolves 0 (the operand's dimension) and −1 (whatever is left).
