@@ -28,6 +28,7 @@ const (
 	CumProd
 	TopK
 	Det
+	Sample
 
 	// Element-wise with two operands (NumPy broadcasting).
 	Add
@@ -271,4 +272,52 @@ func (m ScatterMode) String() string {
 type ScatterAttr struct {
 	Axis int         `ir:"axis"`
 	Mode ScatterMode `ir:"mode,opt"`
+}
+
+// SampleMode says how Sample makes an element from those around a coordinate.
+type SampleMode uint8
+
+// Modes of sampling.
+const (
+	SampleLinear SampleMode = iota
+	SampleNearest
+	SampleCubic // cubic convolution with a = −0.75
+)
+
+var sampleModeNames = [...]string{"linear", "nearest", "cubic"}
+
+// String returns the name of the mode in the textual form.
+func (m SampleMode) String() string {
+	if int(m) < len(sampleModeNames) {
+		return sampleModeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// SampleEdge says what Sample finds outside x.
+type SampleEdge uint8
+
+// What is outside: zeros, the nearest element inside, or the mirror image, either
+// about the outer elements' centres or about their outer edges.
+const (
+	SampleZeros SampleEdge = iota
+	SampleBorder
+	SampleMirrorCentres
+	SampleMirrorEdges
+)
+
+var sampleEdgeNames = [...]string{"zeros", "border", "mirror_centres", "mirror_edges"}
+
+// String returns the name of the edge in the textual form.
+func (e SampleEdge) String() string {
+	if int(e) < len(sampleEdgeNames) {
+		return sampleEdgeNames[e]
+	}
+	return fmt.Sprintf("edge(%d)", uint8(e))
+}
+
+// SampleAttr belongs to Sample.
+type SampleAttr struct {
+	Mode SampleMode `ir:"mode,opt"`
+	Edge SampleEdge `ir:"edge,opt"`
 }

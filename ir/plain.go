@@ -189,3 +189,19 @@ func scatterElementsShape(op *Op, in []Type) ([]int, error) {
 	}
 	return in[0].Shape, elementsShape(a.Axis, in[0], in[1])
 }
+
+func sampleShape(op *Op, in []Type) ([]int, error) {
+	a, x, at := op.Attr.(*SampleAttr), in[0].Shape, in[1].Shape
+	if int(a.Mode) >= len(sampleModeNames) || int(a.Edge) >= len(sampleEdgeNames) {
+		return nil, fmt.Errorf("mode %s and edge %s do not both exist", a.Mode, a.Edge)
+	}
+	n := len(x) - 2
+	if n < 1 || n > maxSampled || len(at) < 2 || at[0] != x[0] || at[len(at)-1] != n {
+		return nil, fmt.Errorf("operands have shapes %v and %v, want [N,spatial…,C] of 1 to %d spatial dimensions, and [N,…,n] for n of them", x, at, maxSampled)
+	}
+	return append(slices.Clone(at[:len(at)-1]), x[len(x)-1]), nil
+}
+
+// maxSampled bounds the spatial dimensions of Sample, as an element takes up to 4
+// along each.
+const maxSampled = 4

@@ -114,6 +114,8 @@ var opTable = [numOpKinds]OpInfo{
 		shape: topKShape, Doc: "indices (i64) of the k largest or smallest elements along axis, in order; of equals the first comes first; NaN is larger than all numbers"},
 	Det: {Name: "det", Operands: []string{"x"}, Flags: FloatOnly,
 		shape: detShape, Doc: "determinants of the matrices x […,N,N]"},
+	Sample: {Name: "sample", Operands: []string{"x", "at"}, Flags: FloatOnly, Attr: &SampleAttr{}, optAttr: true,
+		shape: sampleShape, Doc: "elements of x [N,spatial…,C] between its own: at [N,…,n] holds a coordinate for each of the n spatial dimensions, the first element's centre being 0"},
 
 	Add: {Name: "add", Operands: []string{"a", "b"}, Flags: Elementwise | FixedPoint, Attr: &BinaryAttr{}, optAttr: true,
 		shape: binaryShape, Doc: "a + b"},

@@ -19,14 +19,8 @@ func (c *call) fixedScale(scale, zero int) bool {
 	return s.isConst() && s.tensor.DType == ir.F32 && len(s.tensor.Shape) <= 1 && (z == nil || z.isConst())
 }
 
-// castTo converts a value of the graph to plain d.
-func (c *call) castTo(id ir.ValueID, d ir.DType) ir.ValueID {
-	id = c.unquantised(id)
-	if t := c.typ(id); t.DType != d {
-		return c.addTyped(ir.Cast, nil, ir.TypeOf(d, t.Shape...), id)
-	}
-	return id
-}
+// castTo converts a value of the graph, codes too, to plain d.
+func (c *call) castTo(id ir.ValueID, d ir.DType) ir.ValueID { return c.castID(c.unquantised(id), d) }
 
 // perElement brings a scale or zero point to a shape that broadcasts to x: one
 // for all, one for each index of axis, or one for each block of elements of axis.

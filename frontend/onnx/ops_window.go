@@ -1,10 +1,8 @@
 package onnx
 
 import (
-	"math"
 	"slices"
 
-	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
 )
 
@@ -275,120 +273,4 @@ func lrn(c *call) {
 	}
 	a.Axis = 1
 	c.set(c.add(ir.LRN, a, x))
-}
-
-// batchNormalization multiplies and adds per channel:
-// (x − mean) / sqrt(var + epsilon) · scale + bias.
-func batchNormalization(c *call) {
-	x := c.id(0)
-	epsilon := float64(c.float("epsilon", 1e-5))
-	c.ignore("momentum")
-	if c.bool("training_mode", false) {
-		c.unsupportedf("training_mode")
-	}
-	if c.opset < 7 && !c.bool("is_test", false) {
-		c.unsupportedf("training: is_test is not set")
-	}
-	if c.opset < 9 && !c.bool("spatial", true) {
-		c.unsupportedf("spatial = 0")
-	}
-	for _, name := range c.proto.Output[min(1, len(c.proto.Output)):] {
-		if name != "" {
-			c.unsupportedf("the results of training")
-		}
-	}
-	var p [4][]float64 // scale, bias, mean, variance
-	for i, what := range []string{"scale", "bias", "mean", "variance"} {
-		p[i] = c.floatsOperand(1+i, what)
-	}
-	t := c.typ(x)
-	if c.err == nil && len(t.Shape) < 2 {
-		c.failf("operand of shape %v, want [N,C,spatial…]", t.Shape)
-	}
-	if c.err == nil && !holdsFloats(t.DType) {
-		c.unsupportedf("operand of type %s", t.DType)
-	}
-	if c.err != nil {
-		return
-	}
-	n := t.Shape[1]
-	for _, v := range p {
-		if len(v) != n {
-			c.failf("parameters of %d elements for %d channels", len(v), n)
-			return
-		}
-	}
-	c.charge(2 * n)
-	scale, shift := make([]float64, n), make([]float64, n)
-	for i := range n {
-		scale[i] = p[0][i] / math.Sqrt(p[3][i]+epsilon)
-		shift[i] = p[1][i] - p[2][i]*scale[i]
-	}
-	shape, rank := []int{n}, len(t.Shape)
-	image := rank == 3 || rank == 4
-	if image {
-		x = c.toNHWC(x)
-	} else {
-		shape = append(shape, slices.Repeat([]int{1}, rank-2)...)
-	}
-	y := c.add(ir.Mul, nil, x, c.constant("", fromFloats(t.DType, shape, scale), nil))
-	y = c.add(ir.Add, nil, y, c.constant("", fromFloats(t.DType, shape, shift), nil))
-	if image {
-		y = c.fromNHWC(y, rank)
-	}
-	c.set(y)
-}
-
-// normalise returns (x − mean) / sqrt(variance + epsilon) over axes, and the
-// mean and the divisor's reciprocal.
-func (c *call) normalise(x ir.ValueID, axes []int, epsilon float64) (y, mean, inverse ir.ValueID) {
-	attr := &ir.ReduceAttr{Axes: axes, KeepDims: true}
-	mean = c.add(ir.ReduceMean, attr, x)
-	centred := c.add(ir.Sub, nil, x, mean)
-	variance := c.add(ir.ReduceMean, attr, c.add(ir.Mul, nil, centred, centred))
-	deviation := c.add(ir.Sqrt, nil, c.add(ir.Add, nil, variance, c.scalar(c.typ(x).DType, epsilon)))
-	inverse = c.add(ir.Reciprocal, nil, deviation)
-	return c.add(ir.Mul, nil, centred, inverse), mean, inverse
-}
-
-func layerNormalization(c *call) {
-	x := c.id(0)
-	rank := len(c.typ(x).Shape)
-	axis := c.axis(c.int("axis", -1), rank)
-	epsilon := float64(c.float("epsilon", 1e-5))
-	if c.int("stash_type", 1) != int64(onnxpb.TensorProto_FLOAT) {
-		c.unsupportedf("stash_type other than float")
-	}
-	var axes []int
-	for d := axis; d < rank; d++ {
-		axes = append(axes, d)
-	}
-	y, mean, inverse := c.normalise(x, axes, epsilon)
-	y = c.add(ir.Mul, nil, y, c.id(1))
-	if c.operand(2) != nil {
-		y = c.add(ir.Add, nil, y, c.id(2))
-	}
-	c.set(y)
-	c.setN(1, mean)
-	c.setN(2, inverse)
-}
-
-func instanceNormalization(c *call) {
-	x := c.id(0)
-	s := c.typ(x).Shape
-	epsilon := float64(c.float("epsilon", 1e-5))
-	if c.err == nil && len(s) < 3 {
-		c.failf("operand of shape %v, want [N,C,spatial…]", s)
-	}
-	var axes []int
-	for d := 2; d < len(s); d++ {
-		axes = append(axes, d)
-	}
-	y, _, _ := c.normalise(x, axes, epsilon)
-	if c.err != nil {
-		return
-	}
-	shape := append([]int{s[1]}, slices.Repeat([]int{1}, len(s)-2)...)
-	y = c.add(ir.Mul, nil, y, c.reshape(c.id(1), shape...))
-	c.set(c.add(ir.Add, nil, y, c.reshape(c.id(2), shape...)))
 }

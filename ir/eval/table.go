@@ -51,6 +51,7 @@ var table = [...]prepare{
 	ir.CumSum:     prepareCumulate,
 	ir.CumProd:    prepareCumulate,
 	ir.TopK:       prepareTopK,
+	ir.Sample:     prepareSample,
 	ir.Det:        prepareDet,
 
 	ir.Add: binary(vecf32.Add),
