@@ -199,6 +199,9 @@ func sampleShape(op *Op, in []Type) ([]int, error) {
 	if n < 1 || n > maxSampled || len(at) < 2 || at[0] != x[0] || at[len(at)-1] != n {
 		return nil, fmt.Errorf("operands have shapes %v and %v, want [N,spatial…,C] of 1 to %d spatial dimensions, and [N,…,n] for n of them", x, at, maxSampled)
 	}
+	if slices.Contains(x[1:len(x)-1], 0) {
+		return nil, fmt.Errorf("x of shape %v has nothing to sample", x)
+	}
 	return append(slices.Clone(at[:len(at)-1]), x[len(x)-1]), nil
 }
 

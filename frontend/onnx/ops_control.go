@@ -376,7 +376,10 @@ func (c *call) entry(v *value, axis, at int) *value {
 
 // join concatenates values of the graph.
 func (c *call) join(ids []ir.ValueID, axis int) ir.ValueID {
-	if c.err != nil || len(ids) == 1 {
+	switch {
+	case c.err != nil:
+		return ir.NoValue
+	case len(ids) == 1:
 		return ids[0]
 	}
 	return c.add(ir.Concat, &ir.AxisAttr{Axis: axis}, ids...)

@@ -92,6 +92,9 @@ func (c *call) recurrent(gates int, functions ...string) *recurrent {
 			r.lens = nil
 		}
 	}
+	if r.steps < 1 || r.batch < 1 {
+		c.unsupportedf("empty sequences, of shape %v", s)
+	}
 	c.unroll(r.steps * dirs)
 	return r
 }

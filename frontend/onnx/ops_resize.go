@@ -314,6 +314,9 @@ func (c *call) resizedAxes(s []int, scalesAt int) []axisScale {
 	var axes []axisScale
 	for _, a := range list {
 		d := c.axis(a, len(s))
+		if c.err == nil && s[d] < 1 {
+			c.failf("operand of shape %v has no elements", s)
+		}
 		if c.err != nil {
 			return nil
 		}
