@@ -192,7 +192,7 @@ var table = []row{
 
 	// Control flow.
 	{"If", 1, 0, 1, ifOp},
-	{"Loop", 1, 0, 2, loop},
+	{"Loop", 1, 0, 0, loop},
 	{"Scan", 9, 0, 1, scan},
 
 	// Quantisation.

@@ -15,7 +15,7 @@ import (
 
 // maxUnrolled bounds the nodes that unrolling makes in one model, so that a small
 // file cannot ask for an endless graph.
-const maxUnrolled = 1 << 18
+const maxUnrolled = 1 << 17
 
 // errNested says that a node inside a nested graph has been reported.
 var errNested = errors.New("a nested node was refused")
