@@ -94,7 +94,10 @@ func whereRule(in []Type, _ Type) error {
 	if in[0].DType != Bool {
 		return fmt.Errorf("cond is %s, want bool", in[0].DType)
 	}
-	return sameTypes(in[1:])
+	if in[2].DType != in[1].DType {
+		return fmt.Errorf("operand 2 is %s, operand 1 is %s", in[2].DType, in[1].DType)
+	}
+	return nil
 }
 
 func topKRule(in []Type, _ Type) error {

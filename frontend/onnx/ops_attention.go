@@ -126,19 +126,12 @@ func (c *call) attentionBias(d ir.DType, queries, keys, past int) []ir.ValueID {
 		}
 		list = append(list, mask)
 	}
-	row := func(n, from int) ir.ValueID {
-		v := counting(n)
-		for i := range v {
-			v[i] += int64(from)
-		}
-		return c.ids([]int{n, 1}, v)
-	}
-	columns := c.ids([]int{keys}, counting(keys))
+	columns := c.counting(keys, 0, keys)
 	if c.bool("is_causal", false) {
 		if c.operand(6) != nil {
 			c.unsupportedf("is_causal with nonpad_kv_seqlen")
 		}
-		list = append(list, c.where(c.add(ir.Less, nil, row(queries, past), columns), never, zero))
+		list = append(list, c.where(c.add(ir.Less, nil, c.counting(queries, past, queries, 1), columns), never, zero))
 	}
 	if c.operand(6) != nil {
 		n := c.castID(c.indexOperand(6), ir.I64)

@@ -115,7 +115,9 @@ func centerCropPad(c *call) {
 	want, _ := c.intsOperand(1, "shape")
 	list, given := c.ints("axes")
 	if !given {
-		list = counting(len(s))
+		for d := range s {
+			list = append(list, int64(d))
+		}
 	}
 	c.axes(list, len(s))
 	if c.err == nil && len(want) != len(list) {

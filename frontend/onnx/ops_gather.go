@@ -11,13 +11,17 @@ func (c *call) ids(shape []int, list []int64) ir.ValueID {
 	return c.constant("", ir.NewTensor(ir.I64, shape, list), nil)
 }
 
-// counting returns 0 … n−1 as int64.
-func counting(n int) []int64 {
+// counting is the constant from … from+n−1 under a shape of n elements.
+func (c *call) counting(n, from int, shape ...int) ir.ValueID {
+	c.charge(n)
+	if c.err != nil {
+		return ir.NoValue
+	}
 	v := make([]int64, n)
 	for i := range v {
-		v[i] = int64(i)
+		v[i] = int64(from + i)
 	}
-	return v
+	return c.ids(shape, v)
 }
 
 // indexOperand returns operand i, which holds indices, as int32 or int64.
@@ -124,9 +128,13 @@ func gatherND(c *call) {
 	at := c.linear(1, space)
 	if b > 0 && c.err == nil {
 		// Each batch has its own part of the flattened operand.
-		part := counting(ir.Numel(s[:b]))
+		c.charge(ir.Numel(s[:b]))
+		if c.err != nil {
+			return
+		}
+		part := make([]int64, ir.Numel(s[:b]))
 		for i := range part {
-			part[i] *= int64(ir.Numel(space))
+			part[i] = int64(i * ir.Numel(space))
 		}
 		shape := slices.Concat(s[:b], slices.Repeat([]int{1}, len(is)-1-b))
 		at = c.pair(ir.Add, at, c.made(ir.NewTensor(ir.I64, shape, part)))
@@ -262,7 +270,7 @@ func (c *call) alongAxis(s []int, axis int) ir.ValueID {
 	}
 	shape := slices.Repeat([]int{1}, len(s))
 	shape[axis] = s[axis]
-	return c.ids(shape, counting(s[axis]))
+	return c.counting(s[axis], 0, shape...)
 }
 
 // oneHot compares indices with positions along a new axis. Indices out of range

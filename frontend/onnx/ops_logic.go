@@ -218,8 +218,7 @@ func isInf(c *call) {
 	case negative:
 		inf = math.Inf(-1)
 	case !positive:
-		n := c.typ(x).Shape
-		c.setConst(ir.Zeros(ir.Bool, n...))
+		c.set(c.add(ir.Expand, &ir.ShapeAttr{Shape: c.typ(x).Shape}, c.scalarBool(false)))
 		return
 	}
 	c.set(c.add(ir.Equals, nil, x, c.scalar(d, inf)))
