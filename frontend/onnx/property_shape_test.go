@@ -407,3 +407,110 @@ func TestMatMulProperty(t *testing.T) {
 		same(t, "MatMul", y, d, out, want, 0)
 	})
 }
+
+// TestDFTProperty compares with the sum that defines the transform, for any
+// axis, cropped or padded, of real and complex numbers, forwards and back.
+func TestDFTProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.IntRange(1, 2).Draw(t, "parts")
+		s := append(drawShape(t, "shape", 1, 3, 1, 4), parts)
+		axis := rapid.IntRange(0, len(s)-2).Draw(t, "axis")
+		x := drawTensor(t, "x", ir.F32, s)
+		inverse, half := rapid.IntRange(0, 1).Draw(t, "inverse"), 0
+		if parts == 1 && inverse == 0 {
+			half = rapid.IntRange(0, 1).Draw(t, "onesided")
+		}
+		n := rapid.IntRange(1, 5).Draw(t, "length")
+		y := nodeTest{op: "DFT", opset: 20, in: []*ir.Tensor{x, i64(nil, []int64{int64(n)}), i64(nil, []int64{int64(axis)})},
+			fixed: []bool{rapid.Bool().Draw(t, "constant"), true, true},
+			attrs: []*onnxpb.AttributeProto{intAttr("inverse", int64(inverse)), intAttr("onesided", int64(half))}}.must(t)[0]
+		out := slices.Clone(s)
+		out[axis], out[len(s)-1] = n, 2
+		if half == 1 {
+			out[axis] = n/2 + 1
+		}
+		v := numbers(x)
+		var want []float64
+		each(out, func(at []int) {
+			sum := complex(0, 0)
+			for j := range min(n, s[axis]) {
+				from := slices.Clone(at)
+				from[axis], from[len(s)-1] = j, 0
+				e := complex(v[offsetOfDense(s, from)], 0)
+				if parts == 2 {
+					from[len(s)-1] = 1
+					e += complex(0, v[offsetOfDense(s, from)])
+				}
+				angle := -2 * math.Pi * float64(j) * float64(at[axis]) / float64(n)
+				if inverse == 1 {
+					angle = -angle
+				}
+				sum += e * complex(math.Cos(angle), math.Sin(angle))
+			}
+			if inverse == 1 {
+				sum /= complex(float64(n), 0)
+			}
+			want = append(want, []float64{real(sum), imag(sum)}[at[len(s)-1]])
+		})
+		got := numbers(y)
+		for i := range want {
+			if math.Abs(got[i]-want[i]) > 1e-4 {
+				t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+			}
+		}
+		if !slices.Equal(y.Shape, out) {
+			t.Fatalf("shape %v, want %v", y.Shape, out)
+		}
+		if half == 0 || s[axis] != n {
+			return
+		}
+		// Half a spectrum goes back to the numbers it came from.
+		back := nodeTest{op: "DFT", opset: 20, in: []*ir.Tensor{y, i64(nil, []int64{int64(n)}), i64(nil, []int64{int64(axis)})},
+			fixed: []bool{false, true, true}, attrs: []*onnxpb.AttributeProto{intAttr("inverse", 1), intAttr("onesided", 1)}}.must(t)[0]
+		same(t, "back", back, ir.F32, s, v, 1e-5)
+	})
+}
+
+// TestTfIdfProperty counts sequences by hand.
+func TestTfIdfProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows, width := rapid.IntRange(1, 3).Draw(t, "rows"), rapid.IntRange(1, 6).Draw(t, "width")
+		few := rapid.Int64Range(0, 2)
+		list := rapid.SliceOfN(few, rows*width, rows*width).Draw(t, "x")
+		// Single elements 0 and 2, and the pairs 0 0, 0 1 and 2 1.
+		pool := [][]int64{{0}, {2}, {0, 0}, {0, 1}, {2, 1}}
+		skips := rapid.IntRange(0, 2).Draw(t, "skips")
+		lo := rapid.IntRange(1, 2).Draw(t, "shortest")
+		hi := rapid.IntRange(lo, 2).Draw(t, "longest")
+		indexes := []int64{4, 0, 1, 6, 2}
+		mode := rapid.SampledFrom([]string{"TF", "IDF", "TFIDF"}).Draw(t, "mode")
+		weights := []float32{1, 2, 0.5, 3, 4}
+		y := nodeTest{op: "TfIdfVectorizer", opset: 9, in: []*ir.Tensor{i64([]int{rows, width}, list)}, attrs: []*onnxpb.AttributeProto{
+			intAttr("min_gram_length", int64(lo)), intAttr("max_gram_length", int64(hi)), intAttr("max_skip_count", int64(skips)),
+			intsAttr("ngram_counts", 0, 2), intsAttr("ngram_indexes", indexes...), intsAttr("pool_int64s", 0, 2, 0, 0, 0, 1, 2, 1),
+			strAttr("mode", mode), {Name: "weights", Type: onnxpb.AttributeProto_FLOATS, Floats: weights}}}.must(t)[0]
+		want := make([]float64, rows*7)
+		for r := range rows {
+			row := list[r*width : (r+1)*width]
+			for p, gram := range pool {
+				count := 0.0
+				for s := 0; s <= skips && len(gram) >= lo && len(gram) <= hi; s++ {
+					for i := range row {
+						if j := i + s + 1; len(gram) == 1 && s == 0 && row[i] == gram[0] ||
+							len(gram) == 2 && j < width && row[i] == gram[0] && row[j] == gram[1] {
+							count++
+						}
+					}
+				}
+				switch {
+				case mode == "IDF" && count > 0:
+					count = float64(weights[p])
+				case mode == "TFIDF":
+					count *= float64(weights[p])
+				}
+				want[r*7+int(indexes[p])] = count
+			}
+		}
+		same(t, mode, y, ir.F32, []int{rows, 7}, want, 0)
+	})
+}
