@@ -134,7 +134,8 @@ func fromInts(d ir.DType, shape []int, v []int64) *ir.Tensor {
 	return ir.NewTensor(ir.I64, shape, v)
 }
 
-// fromFloats makes a tensor of any element type; integers truncate towards zero.
+// fromFloats makes a tensor of any element type; integers truncate towards zero
+// and saturate, NaN becomes 0.
 func fromFloats(d ir.DType, shape []int, v []float64) *ir.Tensor {
 	switch d {
 	case ir.F32:
@@ -143,14 +144,33 @@ func fromFloats(d ir.DType, shape []int, v []float64) *ir.Tensor {
 		return ir.NewTensor(d, shape, v)
 	case ir.F16, ir.BF16:
 		return ir.NewTensor(d, shape, narrow16(d, v))
+	case ir.U64:
+		x := make([]uint64, len(v))
+		for i, f := range v {
+			switch {
+			case f >= math.MaxUint64:
+				x[i] = math.MaxUint64
+			case f > 0:
+				x[i] = uint64(f)
+			}
+		}
+		return ir.NewTensor(d, shape, x)
+	}
+	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+	if d != ir.I64 && d != ir.Bool {
+		lo, hi = integerRange(d)
 	}
 	x := make([]int64, len(v))
 	for i, f := range v {
 		switch {
-		case d == ir.Bool && f != 0:
-			x[i] = 1
-		case f >= math.MaxInt64:
-			x[i] = math.MaxInt64
+		case d == ir.Bool:
+			if f != 0 {
+				x[i] = 1
+			}
+		case f >= float64(hi):
+			x[i] = hi
+		case f <= float64(lo):
+			x[i] = lo
 		case f == f:
 			x[i] = int64(f)
 		}
@@ -158,16 +178,38 @@ func fromFloats(d ir.DType, shape []int, v []float64) *ir.Tensor {
 	return fromInts(d, shape, x)
 }
 
-// castTensor converts a constant; ok is false for types the evaluator does not hold.
+// integerRange is ir.DType.IntRange for u32, too.
+func integerRange(d ir.DType) (lo, hi int64) {
+	if d == ir.U32 {
+		return 0, math.MaxUint32
+	}
+	return d.IntRange()
+}
+
+// castTensor converts a constant as the operator cast does; ok is false for
+// types the evaluator does not hold.
 func castTensor(t *ir.Tensor, d ir.DType) (_ *ir.Tensor, ok bool) {
 	if !holdsInts(d) && !holdsFloats(d) {
 		return nil, false
 	}
 	switch {
-	case holdsInts(t.DType):
-		return fromInts(d, t.Shape, int64s(t)), true
 	case holdsFloats(t.DType):
 		return fromFloats(d, t.Shape, float64s(t)), true
+	case t.DType == ir.U64 && d.IsFloat():
+		return fromFloats(d, t.Shape, convert[float64](ir.Data[uint64](t))), true
+	case holdsInts(t.DType):
+		v := int64s(t)
+		if d == ir.I4 || d == ir.U4 { // these saturate, others wrap
+			lo, hi := d.IntRange()
+			v = slices.Clone(v)
+			for i := range v {
+				if t.DType == ir.U64 && v[i] < 0 {
+					v[i] = hi
+				}
+				v[i] = min(max(v[i], lo), hi)
+			}
+		}
+		return fromInts(d, t.Shape, v), true
 	}
 	return nil, false
 }

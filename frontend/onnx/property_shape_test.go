@@ -514,3 +514,39 @@ func TestTfIdfProperty(t *testing.T) {
 		same(t, mode, y, ir.F32, []int{rows, 7}, want, 0)
 	})
 }
+
+// TestCastProperty checks that a cast means the same at import and in a run, for
+// every pair of element types, numbers out of range, infinities and NaN included.
+func TestCastProperty(t *testing.T) {
+	types := slices.Concat(anyType, []ir.DType{ir.I4, ir.U4})
+	wild := []float64{0, -0.5, 0.5, 1.5, -1, 7.9, 8, -8.5, 15.5, 127.5, 128, -129, 255.9, 256, 32768, 65535.5, 65536,
+		-2147483649, 2147483648, 4294967296, 9.3e18, -9.3e18, 1.9e19, 3e38, 1e300, math.Inf(1), math.Inf(-1), math.NaN(), 1e-40, 65519, 65520, -3e-8}
+	for _, from := range types {
+		var x *ir.Tensor
+		if from.IsFloat() {
+			x = fromFloats(from, []int{len(wild)}, wild)
+		} else {
+			x = fromInts(from, []int{8}, []int64{0, 1, -1, math.MaxInt64, math.MinInt64, 7, 200, 70000})
+		}
+		for _, to := range types {
+			n := nodeTest{op: "Cast", opset: 21, in: []*ir.Tensor{x}, attrs: []*onnxpb.AttributeProto{intAttr("to", int64(protoDType(to)))}}
+			run, err := n.run()
+			if err != nil {
+				t.Errorf("%s to %s: %v", from, to, err)
+				continue
+			}
+			n.fixed = []bool{true}
+			folded, err := n.run()
+			if err != nil {
+				t.Errorf("%s to %s at import: %v", from, to, err)
+				continue
+			}
+			a, b, v := numbers(run[0]), numbers(folded[0]), numbers(x)
+			for i := range a {
+				if a[i] != b[i] && (a[i] == a[i] || b[i] == b[i]) {
+					t.Errorf("%s to %s: %v becomes %v in a run, %v at import", from, to, v[i], a[i], b[i])
+				}
+			}
+		}
+	}
+}
