@@ -9,6 +9,7 @@
 //
 // To add an ONNX operator, add its row to the table in ops.go (name, first and
 // last opset, function) and the function to the ops_*.go file of its group; add
-// a case to the import tests. Read wire.go, model.go, tensor.go, import.go,
+// a case to the import tests and, where it has a definition in a few lines, to
+// the property tests. Read wire.go, model.go, tensor.go, import.go,
 // ops.go, call.go, export.go, in this order.
 package onnx
