@@ -175,12 +175,30 @@ func runInputs(m *Model, inputs, want []*ir.Tensor, constant func(i int) bool) (
 	return ds, nil
 }
 
-// TestGolden evaluates the models that must import and compares with the
-// results that ONNX Runtime gave. Models in floating point must agree to 10⁻⁴
-// of the largest output; of quantised ones, 99.9 % of elements by at most one step.
+// bounds are the relative errors allowed where the operators themselves do not
+// allow 10⁻⁴.
+var bounds = map[string]float64{
+	// Its sixth output is a sigmoid of values below −8: the golden is a multiple
+	// of 2⁻²⁴, as if it were 1 minus something, and the largest element is 2.6·10⁻⁴.
+	"yunet-n-320": 5e-4,
+	// Ranges are found at run time. A last bit of a range moves codes that lie at a
+	// half by a whole step, and each such step is 1/255 of a range.
+	"self-char-gpt-4l-dynq": 5e-3,
+}
+
+// TestGolden evaluates the models that must import, and all of models/, and
+// compares with the results that ONNX Runtime gave. Models in floating point must
+// agree to 10⁻⁴ of the largest output (or to their bound); of quantised ones,
+// 99.9 % of elements by at most one step.
 func TestGolden(t *testing.T) {
 	heavy := map[string]bool{"test_vgg19": true, "test_bvlc_alexnet": true, "test_zfnet512": true}
-	for _, f := range mustImportFiles(t) {
+	models, err := filepath.Glob(filepath.Join(shared(t, "onnx", "models"), "*", "model.onnx"))
+	if err != nil || len(models) == 0 {
+		t.Fatalf("no models (%v)", err)
+	}
+	files := slices.Concat(mustImportFiles(t), models)
+	slices.Sort(files)
+	for _, f := range slices.Compact(files) {
 		dir := filepath.Dir(f)
 		name := filepath.Base(dir)
 		t.Run(name, func(t *testing.T) {
@@ -195,6 +213,7 @@ func TestGolden(t *testing.T) {
 			if err != nil || len(sets) == 0 {
 				t.Fatalf("no data sets (%v)", err)
 			}
+			bound := max(1e-4, bounds[name])
 			for _, set := range sets[:1] {
 				ds, err := runSet(m, set, false)
 				if err != nil {
@@ -202,7 +221,7 @@ func TestGolden(t *testing.T) {
 				}
 				for i, d := range ds {
 					t.Logf("output %d: relative error %.2g; step %.3g, %.4f %% of elements off by more", i, d.relative, d.step, 100*d.off)
-					if d.step == 0 && d.relative > 1e-4 || d.step > 0 && d.off > 1e-3 {
+					if d.step == 0 && d.relative > bound || d.step > 0 && d.off > 1e-3 {
 						t.Errorf("output %d: relative error %.3g; step %.3g, %.2f %% of elements off by more", i, d.relative, d.step, 100*d.off)
 					}
 				}
@@ -265,7 +284,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d pass, %d are beyond the importer", passed, len(files), skipped)
-	if passed < 590 {
+	if passed < 1270 {
 		t.Errorf("only %d tests pass", passed)
 	}
 }
