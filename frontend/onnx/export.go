@@ -253,6 +253,8 @@ func (e *exporter) op(op *ir.Op) error {
 		e.topK(a, out, in)
 	case *ir.ScatterAttr:
 		e.scatter(a, out, in)
+	case *ir.SampleAttr:
+		return e.sample(op, a, in, out)
 	default:
 		return fmt.Errorf("has no ONNX form")
 	}
