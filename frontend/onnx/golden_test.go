@@ -284,7 +284,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d pass, %d are beyond the importer", passed, len(files), skipped)
-	if passed < 1270 {
+	if passed < 1301 {
 		t.Errorf("only %d tests pass", passed)
 	}
 }

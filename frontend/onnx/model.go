@@ -204,6 +204,9 @@ func (m *Model) checkOpsets() error {
 	}
 	v, ok := m.Opsets[""]
 	if !ok {
+		if !slices.ContainsFunc(m.Proto.Graph.Node, func(n *onnxpb.NodeProto) bool { return canonicalDomain(n.Domain) == "" }) {
+			return nil // whether the domains of the nodes are known is for Import to say
+		}
 		return errors.New("the model does not say which version of the ai.onnx operator set it uses")
 	}
 	if v < minOpset || v > maxOpset {

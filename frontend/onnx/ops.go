@@ -1,6 +1,10 @@
 package onnx
 
-import "situ/ir"
+import (
+	"slices"
+
+	"situ/ir"
+)
 
 // A row says how one ONNX operator is translated.
 type row struct {
@@ -224,8 +228,16 @@ func init() {
 // lookup returns the row of an operator in an opset of its domain, nil when
 // there is none.
 func lookup(domain, op string, opset int64) *row {
-	r := rows[op]
-	if domain != "" || r == nil || opset < r.since || r.until != 0 && opset > r.until {
+	var r *row
+	switch domain {
+	case "":
+		r = rows[op]
+	case mlDomain:
+		if i := slices.IndexFunc(mlTable, func(r row) bool { return r.name == op }); i >= 0 {
+			r = &mlTable[i]
+		}
+	}
+	if r == nil || opset < r.since || r.until != 0 && opset > r.until {
 		return nil
 	}
 	return r

@@ -17,6 +17,7 @@ import (
 // A nodeTest is one node with its operands, absent where nil.
 type nodeTest struct {
 	op      string
+	domain  string
 	opset   int64
 	attrs   []*onnxpb.AttributeProto
 	in      []*ir.Tensor
@@ -26,7 +27,7 @@ type nodeTest struct {
 
 // run imports the node and evaluates it.
 func (n nodeTest) run() ([]*ir.Tensor, error) {
-	p := &onnxpb.NodeProto{OpType: n.op, Attribute: n.attrs}
+	p := &onnxpb.NodeProto{OpType: n.op, Domain: n.domain, Attribute: n.attrs}
 	g := &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{p}}
 	opt := ImportOptions{InputShapes: map[string][]int{}}
 	var inputs []*ir.Tensor
@@ -53,7 +54,7 @@ func (n nodeTest) run() ([]*ir.Tensor, error) {
 		p.Output = append(p.Output, name)
 		g.Output = append(g.Output, valueInfo(name))
 	}
-	graph, err := Import(&Model{Proto: modelOf(n.opset, g), Opsets: map[string]int64{"": n.opset}}, opt)
+	graph, err := Import(&Model{Proto: modelOf(n.opset, g), Opsets: map[string]int64{n.domain: n.opset}}, opt)
 	if err != nil {
 		return nil, err
 	}
