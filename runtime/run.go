@@ -46,12 +46,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 			return nil, err
 		}
 		given = sets[0]
-		mo.InputShapes = map[string][]int{}
-		for _, n := range given {
-			if n.name != "" {
-				mo.InputShapes[n.name] = n.tensor.Shape
-			}
-		}
+		mo.inputs = given
 	}
 	m, err := OpenModel(name, mo)
 	if err != nil {
@@ -60,7 +55,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if m.Program != nil {
 		return runFile(ctx, m.Program, t, given, q, o)
 	}
-	inputs, warnings, err := chooseInputs(m, given, q)
+	inputs, warnings, err := chooseInputs(m, m.given, q)
 	if err != nil {
 		return nil, err
 	}
