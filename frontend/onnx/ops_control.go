@@ -46,7 +46,7 @@ func (c *call) inline(g *onnxpb.GraphProto, args []*value, label string) []*valu
 	if c.err == nil && len(g.Input) != len(args) {
 		c.failf("the nested graph %q has %d inputs, want %d", g.Name, len(g.Input), len(args))
 	}
-	c.unroll(len(g.Node))
+	c.unroll(1 + len(g.Node))
 	if c.err != nil {
 		return nil
 	}
