@@ -314,6 +314,9 @@ func maxUnpool(c *call) {
 			c.failf("output_shape %v for %d dimensions", full, len(s))
 		}
 	}
+	if c.err == nil && (slices.Min(full) < 1 || volume(full) > maxElements) {
+		c.failf("a result of shape %v", full)
+	}
 	if c.err != nil {
 		return
 	}
