@@ -104,7 +104,24 @@ func (c *call) add(kind ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
 	if err != nil {
 		c.err = err
 	}
+	if a, ok := attr.(*ir.AxisAttr); ok && kind == ir.Gather && c.err == nil {
+		c.checkIndices(c.graph.Value(in[1]).Const, c.typ(in[0]).Shape, a.Axis)
+	}
 	return id
+}
+
+// checkIndices refuses constant indices outside a dimension of shape.
+func (c *call) checkIndices(index *ir.Tensor, shape []int, axis int) {
+	if index == nil {
+		return
+	}
+	n := int64(shape[axis])
+	for _, i := range int64s(index) {
+		if i < -n || i >= n {
+			c.failf("index %d is outside dimension %d of %v", i, axis, shape)
+			return
+		}
+	}
 }
 
 // addTyped appends an operator with a stated result type.
