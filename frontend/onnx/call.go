@@ -100,28 +100,45 @@ func (c *call) add(kind ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
 	if c.err != nil {
 		return ir.NoValue
 	}
+	if a, ok := attr.(*ir.AxisAttr); ok && kind == ir.Gather {
+		in[1] = c.indices(in[1], c.typ(in[0]).Shape, a.Axis)
+	}
 	id, err := c.graph.Add(kind, c.name(), attr, in...)
 	if err != nil {
 		c.err = err
 	}
-	if a, ok := attr.(*ir.AxisAttr); ok && kind == ir.Gather && c.err == nil {
-		c.checkIndices(c.graph.Value(in[1]).Const, c.typ(in[0]).Shape, a.Axis)
-	}
 	return id
 }
 
-// checkIndices refuses constant indices outside a dimension of shape.
-func (c *call) checkIndices(index *ir.Tensor, shape []int, axis int) {
-	if index == nil {
-		return
+// indices returns the indices of a Gather along an axis of shape. Constants are
+// checked, and those that count from the end are resolved.
+func (c *call) indices(id ir.ValueID, shape []int, axis int) ir.ValueID {
+	if !c.graph.IsConst(id) {
+		return id
+	}
+	t := c.graph.Value(id).Const
+	if !holdsInts(t.DType) || axis < 0 || axis >= len(shape) {
+		return id
 	}
 	n := int64(shape[axis])
-	for _, i := range int64s(index) {
+	list, negative := int64s(t), false
+	for _, i := range list {
 		if i < -n || i >= n {
 			c.failf("index %d is outside dimension %d of %v", i, axis, shape)
-			return
+			return id
+		}
+		negative = negative || i < 0
+	}
+	if !negative {
+		return id
+	}
+	list = slices.Clone(list)
+	for k, i := range list {
+		if i < 0 {
+			list[k] = i + n
 		}
 	}
+	return c.constant("", ir.NewTensor(ir.I64, t.Shape, list), nil)
 }
 
 // addTyped appends an operator with a stated result type.

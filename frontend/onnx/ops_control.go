@@ -191,10 +191,11 @@ func ifOp(c *call) {
 		return
 	}
 	a, b := c.inline(then, nil, c.name()), c.inline(otherwise, nil, c.name())
+	if c.err != nil {
+		return
+	}
 	for i := range a {
-		if v := c.selected(cond, a[i], b[min(i, max(len(b)-1, 0))]); c.err == nil {
-			c.out[i] = v
-		}
+		c.out[i] = c.selected(cond, a[i], b[i])
 	}
 }
 
