@@ -10,6 +10,7 @@ import (
 
 	"situ/frontend/onnx"
 	"situ/ir"
+	"situ/passes"
 )
 
 // named is an input tensor with the name its file gives it, which may be empty.
@@ -170,8 +171,18 @@ func describeInputs(g *ir.Graph) string {
 }
 
 // synthetic returns seeded inputs for a graph: standard normal values for floats,
-// small non-negative integers for the rest.
-func synthetic(g *ir.Graph, seed uint64) []*ir.Tensor {
+// small integers for the rest. It is an error when they have more elements than
+// float32 values fit in passes.MemoryLimit.
+func synthetic(g *ir.Graph, seed uint64) ([]*ir.Tensor, error) {
+	const most = passes.MemoryLimit / 4
+	n := 0.0
+	for _, id := range g.Inputs {
+		n += float64(g.Type(id).Numel())
+	}
+	if n > most {
+		return nil, fmt.Errorf("model %q: its inputs (%s) have %.3g elements, at most %d are made: use a smaller batch or smaller inputs",
+			g.Name, describeInputs(g), n, most)
+	}
 	rng := rand.New(rand.NewPCG(seed, 0x5170))
 	var out []*ir.Tensor
 	for _, id := range g.Inputs {
@@ -205,7 +216,7 @@ func synthetic(g *ir.Graph, seed uint64) []*ir.Tensor {
 		}
 		out = append(out, t)
 	}
-	return out
+	return out, nil
 }
 
 // WriteOutputs writes tensors as output_K.npy into a folder, which it makes. It

@@ -122,7 +122,11 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 	default:
 		const synthetics = 2 // enough for a range; more would only repeat the same distribution
 		for i := range uint64(min(limit, synthetics)) {
-			z.Inputs = append(z.Inputs, synthetic(m.Graph, q.Seed+i))
+			in, err := synthetic(m.Graph, q.Seed+i)
+			if err != nil {
+				return z, err
+			}
+			z.Inputs = append(z.Inputs, in)
 		}
 		p.Warnings = append(p.Warnings, "calibrated with seeded synthetic inputs (standard normal): time and energy hold, accuracy does not; give --calibration DIR with real inputs")
 	}
@@ -150,7 +154,7 @@ func evaluate(ctx context.Context, g *ir.Graph, inputs []*ir.Tensor) ([]*ir.Tens
 	if err != nil {
 		return nil, err
 	}
-	return e.Run(ctx, inputs, eval.Options{})
+	return e.Run(ctx, inputs, eval.Options{MemoryLimit: passes.MemoryLimit})
 }
 
 // PassNames lists the passes in order.
