@@ -225,12 +225,14 @@ func WriteOutputs(dir string, outputs []*ir.Tensor, force bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for i, t := range outputs {
-		p := filepath.Join(dir, fmt.Sprintf("output_%d.npy", i))
-		if _, err := os.Lstat(p); err == nil && !force {
-			return fmt.Errorf("%s exists; give --force to replace it", p)
+	file := func(i int) string { return filepath.Join(dir, fmt.Sprintf("output_%d.npy", i)) }
+	for i := range outputs {
+		if _, err := os.Lstat(file(i)); err == nil && !force {
+			return fmt.Errorf("%s exists; give --force to replace it", file(i))
 		}
-		if err := onnx.WriteTensorFile(p, "", t); err != nil {
+	}
+	for i, t := range outputs {
+		if err := onnx.WriteTensorFile(file(i), "", t); err != nil {
 			return err
 		}
 	}

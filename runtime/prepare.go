@@ -17,7 +17,7 @@ type QuantOptions struct {
 	Weights        string // "int8" or "int4"
 	Method         string // "minmax", "percentile" or "mse"
 	CalibrationDir string // folder of inputs, "" for what ships with the model, or synthetic ones
-	Samples        int    // calibration inputs to use at most
+	Samples        int    // calibration inputs to use at most, 0 for 16
 	Seed           uint64 // of synthetic inputs
 
 	Disable   []string // passes to leave out
@@ -92,7 +92,10 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 		}
 	}
 	limit := q.Samples
-	if limit <= 0 {
+	switch {
+	case limit < 0:
+		return z, fmt.Errorf("%d calibration inputs at most: give at least 1", limit)
+	case limit == 0:
 		limit = 16
 	}
 	switch {
