@@ -54,7 +54,7 @@ type Quantisation struct {
 // while a model is evaluated: for its calibration here, and as the reference that
 // programs are compared with. Real models stay far below it; a small file that
 // states absurd shapes does not.
-const MemoryLimit = 1 << 30
+const MemoryLimit = 1 << 29
 
 // Range is an interval of real numbers.
 type Range struct{ Lo, Hi float64 }
