@@ -123,6 +123,11 @@ func TestImportErrors(t *testing.T) {
 			}
 			return m
 		}(), "more than 67108864 element operations"},
+		{"fractional indices", func() *onnxpb.ModelProto {
+			m := single(13, node("Gather(x, i) y"))
+			m.Graph.Initializer = []*onnxpb.TensorProto{floats("x", []int64{3}, 1, 2, 3), floats("i", []int64{1}, 1)}
+			return m
+		}(), "indices are of type f32, want integers"},
 		{"scale of zero", func() *onnxpb.ModelProto {
 			m := single(13, node("QuantizeLinear(x, s) y"), image())
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0)}
