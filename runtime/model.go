@@ -142,20 +142,29 @@ const smallModel = 200
 
 // importGiven imports a model for the given inputs. Shapes of everything must be
 // known when a graph is compiled, so where an input decides about shapes or
-// branches it has to be a constant, the same in every run. It tries, in this
-// order: no input is; integer scalars are, such as a sample rate; and for small
-// models all but the first, or all. It returns the inputs that are left.
+// branches it has to be a constant, the same in every run. Integer scalars
+// beside other inputs, such as a sample rate, are taken so first; then no input
+// is; and for small models all but the first, or all. It returns the inputs
+// that are left.
 func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, []named, error) {
+	scalar := func(i int) bool { t := given[i].tensor; return len(t.Shape) == 0 && t.DType.IsInt() }
 	tries := []func(i int) bool{
+		scalar,
 		func(int) bool { return false },
-		func(i int) bool { t := given[i].tensor; return len(t.Shape) == 0 && t.DType.IsInt() },
 		func(i int) bool { return i > 0 },
 		func(int) bool { return true },
 	}
-	if given == nil {
-		tries = tries[:1]
-	} else if len(parsed.Proto.GetGraph().GetNode()) > smallModel {
-		tries = tries[:2]
+	scalars := 0
+	for i := range given {
+		if scalar(i) {
+			scalars++
+		}
+	}
+	if scalars == 0 || scalars == len(given) {
+		tries = tries[1:]
+	}
+	if len(parsed.Proto.GetGraph().GetNode()) > smallModel || given == nil {
+		tries = tries[:len(tries)-2]
 	}
 	var first error
 	for _, constant := range tries {
