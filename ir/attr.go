@@ -9,7 +9,7 @@ import (
 )
 
 // Attribute structs are copied, compared and printed by reflection over their
-// "ir" tags. Fields are integers, booleans, floats, PadMode, arrays and slices
+// "ir" tags. Fields are integers, booleans, floats, PadMode, ScatterMode, arrays and slices
 // of integers, and pointers to structs of such fields.
 
 // fieldTag returns the name of field i of struct type t in the textual form, and

@@ -10,7 +10,7 @@
 // To add an operator: add its constant in op.go (and an attribute struct, if it
 // needs a new one), its row in table.go and its shape rule in shapes.go; give it
 // a case in numbers.go when its element types or its fixed-point form do not
-// follow from its flags; then a meaning in ir/eval and a conformance case. A
+// follow from its flags (in plain.go when it has no fixed-point form); then a meaning in ir/eval and a conformance case. A
 // maker in ir/irtest brings it into the random graphs of the property tests.
 //
 // Read type.go, op.go, graph.go, table.go, in this order; then infer.go,

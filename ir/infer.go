@@ -119,9 +119,16 @@ func operandTypes(g *Graph, op *Op) ([]Type, error) {
 		if err := ValidType(in[i]); err != nil {
 			return nil, fmt.Errorf("operand %d: %w", i, err)
 		}
+		if windowed(op.Kind) && in[i].Numel() == 0 {
+			return nil, fmt.Errorf("operand %d of shape %v is empty", i, in[i].Shape)
+		}
 	}
 	return in, nil
 }
+
+// windowed reports whether k slides windows over its operand, which then must
+// not be empty.
+func windowed(k OpKind) bool { return k == Conv2D || k == MaxPool || k == AvgPool || k == LRN }
 
 func arity(lo, hi int) string {
 	switch {
@@ -135,20 +142,21 @@ func arity(lo, hi int) string {
 	return fmt.Sprintf("%d to %d operands", lo, hi)
 }
 
-// validShape checks rank, dimensions (at least 1) and number of elements.
+// validShape checks rank, dimensions (at least 0) and number of elements.
 func validShape(shape []int) error {
 	if len(shape) > MaxRank {
 		return fmt.Errorf("shape has %d dimensions, at most %d are supported", len(shape), MaxRank)
 	}
 	n := 1
 	for _, d := range shape {
-		if d < 1 {
-			return fmt.Errorf("shape %v has a dimension below 1", shape)
+		if d < 0 {
+			return fmt.Errorf("shape %v has a negative dimension", shape)
 		}
+		// Dimensions of 0 count as 1, so that no product of others overflows.
 		if d > MaxElems/n {
 			return fmt.Errorf("shape %v has more than 2^40 elements", shape)
 		}
-		n *= d
+		n *= max(d, 1)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func TestReference(t *testing.T) {
 // rules infer is what the files state, wherever the type need not be stated.
 func TestInferAgreesWithVerify(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := irtest.Graph(t, irtest.Options{})
+		g := irtest.Graph(t, irtest.Options{Plain: true})
 		for i := range g.Ops {
 			got, err := ir.InferType(g, &g.Ops[i])
 			if err != nil || !got.Equal(g.Type(g.Ops[i].Out)) {

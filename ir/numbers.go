@@ -18,7 +18,7 @@ func quantisable(d DType) bool { return d.IsInt() && d != U32 && d.Bits() <= 32 
 func isCode8(t Type) bool { return t.IsQuantised() && t.DType.Bits() == 8 }
 
 // ValidType checks a type by itself: a known element type, a shape within
-// MaxRank and MaxElems, dimensions of at least 1, and a well-formed Quant.
+// MaxRank and MaxElems, dimensions of at least 0, and a well-formed Quant.
 func ValidType(t Type) error {
 	if t.DType == Invalid || t.DType >= numDTypes {
 		return fmt.Errorf("%s is no element type", t.DType)
@@ -61,6 +61,8 @@ func inferNumbers(op *Op, in []Type, shape []int) (Type, error) {
 	switch {
 	case op.Kind == Dequantize:
 		t.DType = F32
+	case plainRules[op.Kind] != nil:
+		t.DType = resultDType(op.Kind, in)
 	case op.Kind.Is(MovesCodes):
 		q, err := movedQuant(op, in, shape)
 		if err != nil {
@@ -76,6 +78,9 @@ func inferNumbers(op *Op, in []Type, shape []int) (Type, error) {
 // checkNumbers checks element types and quantisation of operands and result,
 // whose shapes are already known to fit.
 func checkNumbers(op *Op, in []Type, t Type) error {
+	if rule := plainRules[op.Kind]; rule != nil {
+		return checkPlain(op, in, t, rule)
+	}
 	switch op.Kind {
 	case Cast:
 		if in[0].Quant != nil || t.Quant != nil {

@@ -23,6 +23,12 @@ const (
 	Softmax
 	LogSoftmax
 	LRN
+	ReduceProd
+	CumSum
+	CumProd
+	TopK
+	Det
+	Sample
 
 	// Element-wise with two operands (NumPy broadcasting).
 	Add
@@ -32,6 +38,15 @@ const (
 	Min
 	Max
 	Pow
+	Mod
+	BitAnd
+	BitOr
+	BitXor
+	ShiftLeft
+	ShiftRight
+	Equals
+	Less
+	LessEqual
 
 	// Element-wise with one operand.
 	Relu
@@ -54,6 +69,20 @@ const (
 	Softplus
 	Elu
 	LUT
+	Sin
+	Cos
+	Tan
+	Asin
+	Acos
+	Atan
+	Sinh
+	Cosh
+	Asinh
+	Acosh
+	Atanh
+
+	// Element-wise with three operands.
+	Where
 
 	// Shape.
 	Reshape
@@ -63,6 +92,8 @@ const (
 	Pad
 	Expand
 	Gather
+	GatherElements
+	ScatterElements
 
 	// Numbers.
 	Cast
@@ -70,6 +101,7 @@ const (
 	Dequantize
 	Requantize
 	Reinterpret
+	BitCast
 
 	numOpKinds
 )
@@ -126,7 +158,8 @@ type ReduceAttr struct {
 	KeepDims bool  `ir:"keepdims,opt"`
 }
 
-// AxisAttr belongs to Softmax, LogSoftmax, Concat and Gather.
+// AxisAttr belongs to Softmax, LogSoftmax, CumSum, CumProd, Concat, Gather and
+// GatherElements.
 type AxisAttr struct {
 	Axis int `ir:"axis"`
 }
@@ -198,4 +231,93 @@ type PadAttr struct {
 	End   []int   `ir:"end"`
 	Mode  PadMode `ir:"mode,opt"`
 	Value float64 `ir:"value,opt"` // real value; in fixed point its code is written
+}
+
+// ModAttr belongs to Mod. With Truncated the result has the sign of a (C's
+// remainder), without it that of b (Python's).
+type ModAttr struct {
+	Truncated bool `ir:"truncated,opt"`
+}
+
+// TopKAttr belongs to TopK.
+type TopKAttr struct {
+	Axis     int  `ir:"axis"`
+	K        int  `ir:"k"`
+	Smallest bool `ir:"smallest,opt"`
+}
+
+// ScatterMode says what ScatterElements does with the element that is there.
+type ScatterMode uint8
+
+// Ways to scatter.
+const (
+	ScatterSet ScatterMode = iota
+	ScatterAdd
+	ScatterMul
+	ScatterMin
+	ScatterMax
+)
+
+var scatterModeNames = [...]string{"set", "add", "mul", "min", "max"}
+
+// String returns the name of the mode in the textual form.
+func (m ScatterMode) String() string {
+	if int(m) < len(scatterModeNames) {
+		return scatterModeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// ScatterAttr belongs to ScatterElements.
+type ScatterAttr struct {
+	Axis int         `ir:"axis"`
+	Mode ScatterMode `ir:"mode,opt"`
+}
+
+// SampleMode says how Sample makes an element from those around a coordinate.
+type SampleMode uint8
+
+// Modes of sampling.
+const (
+	SampleLinear SampleMode = iota
+	SampleNearest
+	SampleCubic // cubic convolution with a = −0.75
+)
+
+var sampleModeNames = [...]string{"linear", "nearest", "cubic"}
+
+// String returns the name of the mode in the textual form.
+func (m SampleMode) String() string {
+	if int(m) < len(sampleModeNames) {
+		return sampleModeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// SampleEdge says what Sample finds outside x.
+type SampleEdge uint8
+
+// What is outside: zeros, the nearest element inside, or the mirror image, either
+// about the outer elements' centres or about their outer edges.
+const (
+	SampleZeros SampleEdge = iota
+	SampleBorder
+	SampleMirrorCentres
+	SampleMirrorEdges
+)
+
+var sampleEdgeNames = [...]string{"zeros", "border", "mirror_centres", "mirror_edges"}
+
+// String returns the name of the edge in the textual form.
+func (e SampleEdge) String() string {
+	if int(e) < len(sampleEdgeNames) {
+		return sampleEdgeNames[e]
+	}
+	return fmt.Sprintf("edge(%d)", uint8(e))
+}
+
+// SampleAttr belongs to Sample.
+type SampleAttr struct {
+	Mode SampleMode `ir:"mode,opt"`
+	Edge SampleEdge `ir:"edge,opt"`
 }

@@ -398,6 +398,30 @@ func (p *parser) value(v reflect.Value) error {
 		*x = PadMode(i)
 		p.pos += len(padModeNames[i])
 		return nil
+	case *ScatterMode:
+		i := slices.Index(scatterModeNames[:], p.run())
+		if i < 0 {
+			return p.errorNext("one of " + strings.Join(scatterModeNames[:], ", "))
+		}
+		*x = ScatterMode(i)
+		p.pos += len(scatterModeNames[i])
+		return nil
+	case *SampleMode:
+		i := slices.Index(sampleModeNames[:], p.run())
+		if i < 0 {
+			return p.errorNext("one of " + strings.Join(sampleModeNames[:], ", "))
+		}
+		*x = SampleMode(i)
+		p.pos += len(sampleModeNames[i])
+		return nil
+	case *SampleEdge:
+		i := slices.Index(sampleEdgeNames[:], p.run())
+		if i < 0 {
+			return p.errorNext("one of " + strings.Join(sampleEdgeNames[:], ", "))
+		}
+		*x = SampleEdge(i)
+		p.pos += len(sampleEdgeNames[i])
+		return nil
 	case *[]int:
 		s, err := list(p, '[', ']', p.dim)
 		*x = s

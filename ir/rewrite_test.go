@@ -100,7 +100,7 @@ func TestRewriterForgotten(t *testing.T) {
 
 func TestDCE(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := irtest.Graph(t, irtest.Options{})
+		g := irtest.Graph(t, irtest.Options{Plain: true})
 		if ir.DCE(g) != g {
 			t.Fatalf("a graph without dead values was changed:\n%v", g)
 		}
@@ -123,7 +123,7 @@ func TestDCE(t *testing.T) {
 
 func TestClone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := irtest.Graph(t, irtest.Options{})
+		g := irtest.Graph(t, irtest.Options{Plain: true})
 		before := g.String()
 		h := ir.Clone(g)
 		if !ir.Equal(g, h) {

@@ -268,7 +268,7 @@ func sliceShape(op *Op, in []Type) ([]int, error) {
 	}
 	for d, n := range x {
 		start, step, size := a.Starts[d], a.Steps[d], a.Sizes[d]
-		ok := size >= 1 && size <= n && start >= 0 && start < n && step != 0
+		ok := size >= 1 && size <= n && start >= 0 && start < n && step != 0 || size == 0 && start >= 0 && start <= n && step != 0
 		if ok && size > 1 {
 			// |step| is bounded first so that the product cannot overflow.
 			ok = step >= -n && step <= n
@@ -300,8 +300,8 @@ func padShape(op *Op, in []Type) ([]int, error) {
 		if b < -MaxElems || b > MaxElems || e < -MaxElems || e > MaxElems {
 			return nil, fmt.Errorf("dimension %d: pads %d and %d are out of bounds", d, b, e)
 		}
-		if min(b, 0)+min(e, 0) <= -n {
-			return nil, fmt.Errorf("dimension %d: cropping by %d and %d leaves none of its %d elements", d, b, e, n)
+		if min(b, 0)+min(e, 0) < -n {
+			return nil, fmt.Errorf("dimension %d: cropping by %d and %d takes more than its %d elements", d, b, e, n)
 		}
 		most := MaxElems
 		switch a.Mode {
@@ -309,6 +309,10 @@ func padShape(op *Op, in []Type) ([]int, error) {
 			most = n - 1
 		case PadWrap:
 			most = n
+		case PadEdge:
+			if n == 0 {
+				most = 0
+			}
 		}
 		if b > most || e > most {
 			return nil, fmt.Errorf("dimension %d: pads %d and %d exceed what its %d elements can give by %s", d, b, e, n, a.Mode)

@@ -86,15 +86,11 @@ func benchModel(b *testing.B, dir string) (*Prepared, []*ir.Tensor, string, stri
 	if err != nil {
 		b.Fatal(err)
 	}
-	shapes := map[string][]int{}
-	for _, t := range in {
-		shapes[t.name] = t.tensor.Shape
-	}
-	m, err := OpenModel(model, ModelOptions{InputShapes: shapes})
+	m, err := OpenModel(model, ModelOptions{inputs: in})
 	if err != nil {
 		b.Fatal(err)
 	}
-	inputs, err := bind(m.Graph, in)
+	inputs, err := bind(m.Graph, m.given)
 	if err != nil {
 		b.Fatal(err)
 	}

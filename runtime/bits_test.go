@@ -43,15 +43,11 @@ func TestSameBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shapes := map[string][]int{}
-			for _, n := range in {
-				shapes[n.name] = n.tensor.Shape
-			}
-			m, err := OpenModel(filepath.Join(dir, "model.onnx"), ModelOptions{InputShapes: shapes})
+			m, err := OpenModel(filepath.Join(dir, "model.onnx"), ModelOptions{inputs: in})
 			if err != nil {
 				t.Fatal(err)
 			}
-			inputs, err := bind(m.Graph, in)
+			inputs, err := bind(m.Graph, m.given)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,6 +35,9 @@ type CheckResult struct {
 // Tolerances of Check.
 const (
 	floatTolerance = 1e-4  // of the output's magnitude, on eval
+	halfTolerance  = 1e-3  // the same for float16 and bfloat16 outputs, whose last bit is 2⁻¹⁰ and more
+	opRelative     = 1e-3  // of each element: the tolerance of the standard's own operator tests,
+	opAbsolute     = 1e-7  // which record few digits
 	stepShare      = 0.999 // of elements within one output step, quantised models on pim
 	minSQNR        = 20    // dB, float models on pim
 )
@@ -164,17 +167,12 @@ func checkFolder(ctx context.Context, dir string, o CheckOptions, target *Target
 
 func checkSet(ctx context.Context, dir string, s dataSet, o CheckOptions, target *Target) (d difference, reason string) {
 	mo := o.Model
-	mo.InputShapes = map[string][]int{}
-	for _, in := range s.in {
-		if in.name != "" {
-			mo.InputShapes[in.name] = in.tensor.Shape
-		}
-	}
+	mo.inputs = s.in
 	m, err := OpenModel(filepath.Join(dir, "model.onnx"), mo)
 	if err != nil {
 		return d, err.Error()
 	}
-	inputs, err := bind(m.Graph, s.in)
+	inputs, err := bind(m.Graph, m.given)
 	if err != nil {
 		return d, err.Error()
 	}
@@ -215,13 +213,32 @@ func checkEval(g *ir.Graph, got []*ir.Tensor, want []named) (d difference, reaso
 			if e.beyond > allowedBeyond(e.n) {
 				return d, fmt.Sprintf("output %d: %s", i, beyondReason(e, step))
 			}
-		case w.tensor.DType.IsFloat() && e.maxRel > floatTolerance:
-			return d, fmt.Sprintf("output %d: off by %.3g of its magnitude, more than %.0e", i, e.maxRel, floatTolerance)
+		case w.tensor.DType.IsFloat() && e.maxRel > tolerance(w.tensor.DType) && !closeEach(got[i], w.tensor):
+			return d, fmt.Sprintf("output %d: off by %.3g of its magnitude, more than %.0e", i, e.maxRel, tolerance(w.tensor.DType))
 		case !w.tensor.DType.IsFloat() && !e.exact:
 			return d, fmt.Sprintf("output %d: %d of %d integers differ", i, e.beyond, e.n)
 		}
 	}
 	return d, ""
+}
+
+func tolerance(d ir.DType) float64 {
+	if d == ir.F16 || d == ir.BF16 {
+		return halfTolerance
+	}
+	return floatTolerance
+}
+
+// closeEach reports whether every element meets the standard's tolerance for
+// operator tests.
+func closeEach(got, want *ir.Tensor) bool {
+	w := reals(want)
+	for i, g := range reals(got) {
+		if !(math.Abs(g-w[i]) <= opAbsolute+opRelative*math.Abs(w[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 const nanReason = "NaN or infinity where the recorded output has none, or the other way round"

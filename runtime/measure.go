@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/x448/float16"
+
 	"situ/ir"
 )
 
@@ -101,7 +103,18 @@ func reals(t *ir.Tensor) []float64 {
 	case []int16:
 		return widen(d)
 	case []uint16:
-		return widen(d)
+		if t.DType == ir.U16 {
+			return widen(d)
+		}
+		out := make([]float64, len(d))
+		for i, v := range d {
+			if t.DType == ir.BF16 {
+				out[i] = float64(math.Float32frombits(uint32(v) << 16))
+			} else {
+				out[i] = float64(float16.Frombits(v).Float32())
+			}
+		}
+		return out
 	case []int32:
 		return widen(d)
 	case []uint32:

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"situ/backend/pim/isa"
@@ -16,8 +18,9 @@ import (
 
 // ModelOptions say how a model is read.
 type ModelOptions struct {
-	Dims        map[string]int64 // sizes of symbolic dimensions
-	InputShapes map[string][]int // shapes of inputs, which bind symbolic dimensions too
+	Dims map[string]int64 // sizes of symbolic dimensions
+
+	inputs []named // tensors the model will be run on, whose shapes bind dimensions too
 }
 
 // Model is an opened model: a graph, or a program compiled earlier.
@@ -28,6 +31,8 @@ type Model struct {
 	Ships   *models.Model // nil for files
 	Opset   int64
 	Bytes   int64 // size of the file
+
+	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
 }
 
 // OpenModel reads an ONNX file, a compiled program, or a model that ships.
@@ -88,16 +93,98 @@ func openFile(path string, size int64, o ModelOptions) (*Model, error) {
 }
 
 func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
-	g, err := onnx.Import(parsed, onnx.ImportOptions{Dims: o.Dims, InputShapes: o.InputShapes})
+	given, err := match(parsed, o.inputs)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	g, given, err := importGiven(parsed, given, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	g.Name = m.Name
-	m.Graph = g
-	for _, s := range parsed.Proto.GetOpsetImport() {
-		if s.GetDomain() == "" || s.GetDomain() == "ai.onnx" {
-			m.Opset = s.GetVersion()
+	m.Graph, m.given = g, given
+	m.Opset = parsed.Opsets[""]
+	return m, nil
+}
+
+// match names tensors after the model's inputs: by their own names where each is
+// the name of an input, by position otherwise.
+func match(parsed *onnx.Model, set []named) ([]named, error) {
+	if set == nil {
+		return nil, nil
+	}
+	inputs := parsed.Inputs()
+	if len(inputs) != len(set) {
+		var names []string
+		for _, in := range inputs {
+			names = append(names, strconv.Quote(in.GetName()))
+		}
+		return nil, fmt.Errorf("it takes %d inputs (%s), %d given", len(inputs), strings.Join(names, ", "), len(set))
+	}
+	byName := make([]named, len(set))
+	for i, in := range inputs {
+		k := slices.IndexFunc(set, func(n named) bool { return n.name == in.GetName() })
+		if k < 0 {
+			byName = slices.Clone(set)
+			for i, in := range inputs {
+				byName[i].name = in.GetName()
+			}
+			break
+		}
+		byName[i] = set[k]
+	}
+	return byName, nil
+}
+
+// smallModel is the number of nodes up to which any input may be taken as a
+// constant; operator tests are far below, models of interest above.
+const smallModel = 200
+
+// importGiven imports a model for the given inputs. Shapes of everything must be
+// known when a graph is compiled, so where an input decides about shapes or
+// branches it has to be a constant, the same in every run. Integer scalars
+// beside other inputs, such as a sample rate, are taken so first; then no input
+// is; and for small models all but the first, or all. It returns the inputs
+// that are left.
+func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, []named, error) {
+	scalar := func(i int) bool { t := given[i].tensor; return len(t.Shape) == 0 && t.DType.IsInt() }
+	tries := []func(i int) bool{
+		scalar,
+		func(int) bool { return false },
+		func(i int) bool { return i > 0 },
+		func(int) bool { return true },
+	}
+	scalars := 0
+	for i := range given {
+		if scalar(i) {
+			scalars++
 		}
 	}
-	return m, nil
+	if scalars == 0 || scalars == len(given) {
+		tries = tries[1:]
+	}
+	if len(parsed.Proto.GetGraph().GetNode()) > smallModel || given == nil {
+		tries = tries[:len(tries)-2]
+	}
+	var first error
+	for _, constant := range tries {
+		opt := onnx.ImportOptions{Dims: o.Dims, InputShapes: map[string][]int{}, Values: map[string]*ir.Tensor{}}
+		var left []named
+		for i, n := range given {
+			opt.InputShapes[n.name] = n.tensor.Shape
+			if constant(i) {
+				opt.Values[n.name] = n.tensor
+			} else {
+				left = append(left, n)
+			}
+		}
+		g, err := onnx.Import(parsed, opt)
+		if err == nil {
+			return g, left, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, nil, first
 }

@@ -1,11 +1,23 @@
 package pim
 
 import (
+	"fmt"
+
 	"situ/backend/pim/isa"
 )
 
-// generate writes the streams of a plan in which everything has its place.
-func (p *plan) generate() (initial, main []isa.Stream) {
+// generate writes the streams of a plan in which everything has its place. It is
+// an error when there are more than maxInsts instructions.
+func (p *plan) generate() (initial, main []isa.Stream, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case tooLong:
+			err = fmt.Errorf("model %q takes more than %d instructions on %s", p.g.Name, maxInsts, p.chip.Name)
+		default:
+			panic(r)
+		}
+	}()
 	e := &emitter{chip: p.chip, half: make([]int64, p.clusters), ring: make([]ring, p.clusters), chunk: -1, layer: -1}
 	for j := range e.ring {
 		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd}
@@ -46,7 +58,7 @@ func (p *plan) generate() (initial, main []isa.Stream) {
 		e.cluster = j
 		e.emit(isa.OpHalt)
 	}
-	return initial, e.streams
+	return initial, e.streams, nil
 }
 
 // initial emits what runs once: constants and weights that stay.

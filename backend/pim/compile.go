@@ -3,6 +3,7 @@ package pim
 import (
 	"cmp"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"situ/arch"
@@ -24,13 +25,18 @@ const (
 type Options struct {
 	Clusters  int // that one copy of the program uses; 0 lets the compiler choose
 	Objective Objective
-	Quant     string // for people: how the model was quantised
+	Quant     string // for people: how the model was quantised; derived when empty
 }
 
 // Compile places the fixed-point graph g on a chip and returns its program. The
 // error names every operator that the chip cannot run, or the operator whose
 // buffers do not fit.
-func Compile(g *ir.Graph, c *arch.Chip, opt Options) (*isa.Program, error) {
+func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, fmt.Errorf("internal error: compiling %q for %s: %v\n%s", g.Name, c.Name, r, debug.Stack())
+		}
+	}()
 	total := c.NumClusters()
 	if opt.Clusters < 0 || opt.Clusters > total {
 		return nil, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, c.Name, total)
@@ -169,8 +175,17 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		}
 	}
 	prog.DRAMBytes = end
+	if have := p.chip.DRAM.Bytes.Int(); end > have {
+		return nil, fmt.Errorf("model %q with its inputs, outputs and spilled tensors takes %d bytes of DRAM, %s has %d", p.g.Name, end, p.chip.Name, have)
+	}
+	if prog.Quant == "" {
+		prog.Quant = p.quant()
+	}
 	prog.Regions = regions
-	prog.Init, prog.Main = p.generate()
+	var err error
+	if prog.Init, prog.Main, err = p.generate(); err != nil {
+		return nil, err
+	}
 	prog.Layers = p.layers
 	for _, s := range p.steps {
 		p.layers[s.layer].Mapping = p.describe(s)
@@ -179,6 +194,16 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
 	return prog, nil
+}
+
+// quant says for people what numbers the products work on.
+func (p *plan) quant() string {
+	for _, s := range p.steps {
+		if k, ok := s.kernel.(*product); ok && k.w.bits == 4 {
+			return "int8 activations, int4 weights"
+		}
+	}
+	return "int8"
 }
 
 // maxRegions bounds how finely an input is spread over dies.
@@ -234,7 +259,7 @@ func ioOf(v *ir.Value, t *tensor) isa.IO {
 	switch v.Type.DType {
 	case ir.F32:
 		io.DType = isa.F32
-	case ir.I8, ir.I4:
+	case ir.I8:
 		io.DType = isa.I8
 	default:
 		io.DType = isa.U8

@@ -7,14 +7,19 @@
 //
 //	lower     operators become steps: a kernel, operands, a result (lower.go, rules*.go).
 //	          Reshapes, slices and concatenations become windows on shared stores.
-//	split     each step is split over clusters by rows or channels, whichever is
-//	          fastest with what has to be fetched from others (split.go, mapping.go)
-//	weights   products are mapped on cores; weights stay in the weight SRAMs, or are
-//	          streamed through a ring when they do not all fit (weights.go)
+//	split     each step is split over clusters along one or two axes, whichever is
+//	          fastest with what has to be fetched from others (split.go, cost.go)
+//	weights   products are mapped on cores (mapping.go); weights stay in the weight SRAMs,
+//	          or are streamed through a ring when they do not all fit (weights.go)
 //	place     every store gets an address; when the scratchpad is too small, stores
 //	          are spilled to DRAM and the steps around them run in strips (place.go, spill.go)
+//	fuse      steps are joined into groups that run depth-first, so that what they
+//	          spilled never leaves the chip (fuse.go, traffic.go)
 //	generate  image.go packs the DRAM image, codegen.go and the kernels write instructions
 //	check     check.go proves the placement sound, in every compilation
+//
+// The number of clusters is chosen by estimate (compile.go). Efforts to keep all
+// weights on the chip go from quick products over few copies to streaming.
 //
 // # Ideas
 //
@@ -31,12 +36,17 @@
 // needs is sent as soon as the step is done, and clusters meet at a barrier
 // before the first step that reads what was sent.
 //
+// A group is a row of steps cut into strips of its last result. A strip works
+// its way back: each step computes what the next one needs and the strip before
+// has not left behind. Single steps with spilled operands are groups of one.
+//
 // # Reading order
 //
 // geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go; the
-// kernels vector.go, window.go, product.go, move.go, float.go; mapping.go,
-// split.go, weights.go, place.go, spill.go; image.go, emit.go, codegen.go;
-// compile.go and check.go.
+// kernels vector.go, window.go, product.go, move.go, float.go; cost.go,
+// mapping.go, split.go, weights.go, place.go, spill.go, traffic.go, fuse.go;
+// image.go, emit.go, codegen.go; compile.go and check.go. The programs in
+// testdata show what comes out.
 //
 // To add an operator: a rule in rules.go, and a kernel if no present one serves.
 package pim

@@ -16,13 +16,24 @@ type emitter struct {
 	layer   int32 // that instructions belong to, −1 for none
 	params  int64 // scratchpad address of the constants of the step at hand
 	args    []int64
+	count   int     // instructions so far
 	half    []int64 // of each cluster: accumulator half that is free next
 	ring    []ring  // of each cluster: weight SRAM for streamed weights
 	chunk   int     // which chunk of columns a product emits, −1 for all
 }
 
+// maxInsts bounds a program, so that an absurd model gives an error and does not
+// fill the memory.
+const maxInsts = 1 << 22
+
+// tooLong is what emit panics with; generate turns it into an error.
+type tooLong struct{}
+
 // emit appends one instruction to the stream of the cluster at hand.
 func (e *emitter) emit(op isa.Op, args ...int64) {
+	if e.count++; e.count > maxInsts {
+		panic(tooLong{})
+	}
 	if cap(e.args)-len(e.args) < len(args) {
 		e.args = make([]int64, 0, max(4096, len(args)))
 	}

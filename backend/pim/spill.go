@@ -121,11 +121,19 @@ func (p *plan) firstPasses(g *group, j, limit int) []pass {
 	}
 	pieces := g.cut(part)
 	pieces = pieces[:min(limit, len(pieces))]
-	n := len(g.bufs)
+	n, steps := len(g.bufs), g.last-g.first+1
 	out := make([]pass, len(pieces))
-	prev := pass{holds: make([]box, n), slot: make([]int, n)}
+	boxes := make([]box, len(pieces)*(steps+2*n)+n)
+	slots := make([]int, (len(pieces)+1)*n)
+	take := func(k int) []box {
+		b := boxes[:k:k]
+		boxes = boxes[k:]
+		return b
+	}
+	prev := pass{holds: take(n), slot: slots[:n:n]}
 	for i, piece := range pieces {
-		q := pass{out: make([]box, g.last-g.first+1), holds: make([]box, n), fresh: make([]box, n), slot: slices.Clone(prev.slot)}
+		q := pass{out: take(steps), holds: take(n), fresh: take(n), slot: slots[(i+1)*n:][:n:n]}
+		copy(q.slot, prev.slot)
 		settle := func(b int) {
 			q.fresh[b] = freshPart(q.holds[b], prev.holds[b])
 			if q.fresh[b].empty() { // nothing new: the strip before serves
@@ -227,6 +235,9 @@ func (p *plan) newGroup(first, last int) *group {
 	return g
 }
 
+// maxStrips bounds how finely a step is cut.
+const maxStrips = 1 << 14
+
 // cutGroup chooses the fewest strips with which the group's buffers fit room. It
 // reports false when none do.
 func (p *plan) cutGroup(g *group, room int64) bool {
@@ -251,6 +262,7 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		for _, part := range last.parts {
 			most = max(most, part.ext(axis))
 		}
+		most = min(most, maxStrips/(g.n[0]*g.n[1]*g.n[2]*g.n[3]))
 		found := false
 		for n := 2; n < most && !found; n += max(n/6, 1) {
 			g.n[axis] = n

@@ -67,7 +67,7 @@ func (p *plan) split() {
 func (p *plan) splitStep(s *step) int64 {
 	best := int64(-1)
 	for _, parts := range p.candidates(s) {
-		t := s.kernel.cycles(p.chip, parts[0]) + p.fetchCycles(s, parts)
+		t := s.kernel.cycles(p.chip, parts[0]) + p.fetchCycles(s, parts) + p.joinCycles(s, parts)
 		if best < 0 || t < best {
 			best = t
 			s.parts = parts
@@ -117,22 +117,63 @@ func (p *plan) candidates(s *step) [][]box {
 			}
 		}
 	}
+	follow := func(t *tensor) {
+		if parts := splitOf(t); parts != nil && t.dims == s.out.dims && p.canFollow(s, parts, cuts) {
+			out = append(out, parts)
+		}
+	}
 	for _, t := range s.in {
-		if w := t.store.writers; len(w) == 1 && w[0].parts != nil && w[0] != s && w[0].out.dims == s.out.dims && p.canFollow(s, w[0].parts, cuts) {
-			out = append(out, w[0].parts)
+		follow(t)
+	}
+	for _, r := range s.out.store.readers {
+		if _, ok := r.kernel.(*addMul); ok && r.in[0].store != r.in[1].store {
+			follow(r.in[0])
+			follow(r.in[1])
 		}
 	}
 	return out
 }
 
+// splitOf returns how a tensor that one step writes whole is split, nil when
+// that is not known.
+func splitOf(t *tensor) []box {
+	if w := t.store.writers; len(w) == 1 && w[0].out.dims == t.dims && !t.reshaped {
+		return w[0].parts
+	}
+	return nil
+}
+
+// joinCycles estimates what it costs later that s is split in the given way, when
+// its result meets another tensor of the same shape that is split differently.
+func (p *plan) joinCycles(s *step, parts []box) int64 {
+	if p.clusters == 1 {
+		return 0
+	}
+	worst := int64(0)
+	for _, r := range s.out.store.readers {
+		if _, ok := r.kernel.(*addMul); !ok {
+			continue
+		}
+		for _, t := range r.in {
+			other := splitOf(t)
+			if t.store == s.out.store || other == nil || t.dims != s.out.dims || slices.Equal(other, parts) {
+				continue
+			}
+			n := runCycles(parts[0], s.out.dims, int64(s.out.elem), p.chip.NoC.LinkBytes.Int())
+			worst = max(worst, n+meetCycles(p.chip, p.clusters))
+		}
+	}
+	return worst
+}
+
 // canFollow reports whether s can be split in the given parts.
 func (p *plan) canFollow(s *step, parts []box, cuts [4]bool) bool {
-	if _, ok := s.kernel.(*product); ok {
-		return false
-	}
 	for _, b := range parts {
 		for axis, ok := range cuts {
-			if !b.empty() && !ok && b.ext(axis) != s.out.dims[axis] {
+			if b.empty() || b.ext(axis) == s.out.dims[axis] {
+				continue
+			}
+			if !ok || b.lo[axis]%s.grain(axis) != 0 {
 				return false
 			}
 		}

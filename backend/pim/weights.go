@@ -102,14 +102,12 @@ func (p *plan) makeParts(s *step, k *product, ring int64) error {
 		if out.empty() {
 			continue
 		}
-		for i := range j {
-			if q := k.parts[i]; q != nil && q.c0 == out.lo[3] && q.c1 == out.hi[3] {
+		if j > 0 { // neighbours with the same channels share weights
+			if q := k.parts[j-1]; q != nil && q.c0 == out.lo[3] && q.c1 == out.hi[3] {
 				k.parts[j] = q
-				q.count = j - q.first + 1
+				q.count++
+				continue
 			}
-		}
-		if k.parts[j] != nil {
-			continue
 		}
 		pr := k.problem(out)
 		pr.Lean = p.lean
@@ -131,6 +129,9 @@ func (p *plan) makeParts(s *step, k *product, ring int64) error {
 		if !ok {
 			return fmt.Errorf("%s %q does not fit %s: one input vector's sums need %d bytes of the %d of a cluster's accumulators, one tile of weights %d of the %d of a core's weight SRAM",
 				p.layers[s.layer].Op, p.layers[s.layer].Name, p.chip.Name, 4*min(k.cols, out.ext(3)), accumulators(p.chip), tile, p.chip.WeightSRAM.Bytes.Int())
+		}
+		if n := m.Chunks * m.Strips * m.Units; n > maxInsts {
+			return fmt.Errorf("%s %q takes %d products of the arrays' size on %s, more than a program can hold", p.layers[s.layer].Op, p.layers[s.layer].Name, n, p.chip.Name)
 		}
 		q := k.makePart(out, m, tiles)
 		q.streamed = ring > 0

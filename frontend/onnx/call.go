@@ -62,7 +62,7 @@ func (c *call) bind(first int) {
 			continue
 		}
 		if int(v.id) >= first {
-			c.graph.Value(v.id).Name = name
+			c.graph.Value(v.id).Name = c.prefix + name
 		}
 		if v.name == "" {
 			v.name = name
@@ -100,11 +100,45 @@ func (c *call) add(kind ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
 	if c.err != nil {
 		return ir.NoValue
 	}
+	if a, ok := attr.(*ir.AxisAttr); ok && kind == ir.Gather {
+		in[1] = c.indices(in[1], c.typ(in[0]).Shape, a.Axis)
+	}
 	id, err := c.graph.Add(kind, c.name(), attr, in...)
 	if err != nil {
 		c.err = err
 	}
 	return id
+}
+
+// indices returns the indices of a Gather along an axis of shape. Constants are
+// checked, and those that count from the end are resolved.
+func (c *call) indices(id ir.ValueID, shape []int, axis int) ir.ValueID {
+	if !c.graph.IsConst(id) {
+		return id
+	}
+	t := c.graph.Value(id).Const
+	if !holdsInts(t.DType) || axis < 0 || axis >= len(shape) {
+		return id
+	}
+	n := int64(shape[axis])
+	list, negative := int64s(t), false
+	for _, i := range list {
+		if i < -n || i >= n {
+			c.failf("index %d is outside dimension %d of %v", i, axis, shape)
+			return id
+		}
+		negative = negative || i < 0
+	}
+	if !negative {
+		return id
+	}
+	list = slices.Clone(list)
+	for k, i := range list {
+		if i < 0 {
+			list[k] = i + n
+		}
+	}
+	return c.constant("", ir.NewTensor(ir.I64, t.Shape, list), nil)
 }
 
 // addTyped appends an operator with a stated result type.
@@ -122,9 +156,9 @@ func (c *call) addTyped(kind ir.OpKind, attr ir.Attr, t ir.Type, in ...ir.ValueI
 // name is what the operators made from this node are called.
 func (c *call) name() string {
 	if c.proto.Name != "" {
-		return c.proto.Name
+		return c.prefix + c.proto.Name
 	}
-	return c.proto.Output[0]
+	return c.prefix + c.proto.Output[0]
 }
 
 // constant adds a constant; without a name it is called after the node.
@@ -325,6 +359,25 @@ func (c *call) float(name string, def float32) float32 {
 		return a.F
 	}
 	return def
+}
+
+// floats returns a list attribute, nil when it is absent.
+func (c *call) floats(name string) []float32 {
+	if a := c.attr(name, onnxpb.AttributeProto_FLOATS); a != nil {
+		return a.Floats
+	}
+	return nil
+}
+
+// strings returns a list attribute, nil when it is absent.
+func (c *call) strings(name string) []string {
+	var list []string
+	if a := c.attr(name, onnxpb.AttributeProto_STRINGS); a != nil {
+		for _, s := range a.Strings {
+			list = append(list, string(s))
+		}
+	}
+	return list
 }
 
 func (c *call) str(name, def string) string {

@@ -9,6 +9,9 @@
 //
 // To add an ONNX operator, add its row to the table in ops.go (name, first and
 // last opset, function) and the function to the ops_*.go file of its group; add
-// a case to the import tests. Read wire.go, model.go, tensor.go, import.go,
+// a case to the import tests and, where it has a definition in a few lines, to
+// the property tests. Translations use few ir operators: recurrent layers and
+// loops are unrolled (ops_recurrent.go, ops_control.go), windows of other ranks
+// become two-dimensional ones (ops_windownd.go, ops_transposed.go). Read wire.go, model.go, tensor.go, import.go,
 // ops.go, call.go, export.go, in this order.
 package onnx

@@ -169,6 +169,10 @@ var onnxNames = map[ir.OpKind]string{
 	ir.Relu: "Relu", ir.LeakyRelu: "LeakyRelu", ir.Elu: "Elu", ir.HardSigmoid: "HardSigmoid", ir.HardSwish: "HardSwish",
 	ir.Sigmoid: "Sigmoid", ir.Tanh: "Tanh", ir.Exp: "Exp", ir.Log: "Log", ir.Sqrt: "Sqrt", ir.Reciprocal: "Reciprocal",
 	ir.Neg: "Neg", ir.Abs: "Abs", ir.Erf: "Erf", ir.Floor: "Floor", ir.Ceil: "Ceil", ir.Round: "Round", ir.Softplus: "Softplus",
+	ir.Sin: "Sin", ir.Cos: "Cos", ir.Tan: "Tan", ir.Asin: "Asin", ir.Acos: "Acos", ir.Atan: "Atan",
+	ir.Sinh: "Sinh", ir.Cosh: "Cosh", ir.Asinh: "Asinh", ir.Acosh: "Acosh", ir.Atanh: "Atanh",
+	ir.Equals: "Equal", ir.Less: "Less", ir.LessEqual: "LessOrEqual", ir.Where: "Where",
+	ir.ReduceProd: "ReduceProd", ir.GatherElements: "GatherElements", ir.Det: "Det",
 	ir.Reshape: "Reshape", ir.Expand: "Expand", ir.Transpose: "Transpose", ir.Reinterpret: "Identity",
 }
 
@@ -197,6 +201,9 @@ func (e *exporter) op(op *ir.Op) error {
 		case ir.Dequantize:
 			return e.quantisation("DequantizeLinear", out, in, e.g.Type(op.In[0]))
 		}
+		if e.bits(op, out, in) {
+			return nil
+		}
 		return e.simple(op, out, in)
 	case *ir.ConvAttr:
 		e.conv(op, a, in, out)
@@ -205,11 +212,11 @@ func (e *exporter) op(op *ir.Op) error {
 		if len(in) > 2 {
 			r = e.node("Add", e.before(out, a.Act != nil), []string{r, in[2]})
 		}
-		e.act(a.Act, r, out)
+		e.act(op, a.Act, r, out)
 	case *ir.PoolAttr:
 		return e.pool(op, a, in, out)
 	case *ir.BinaryAttr:
-		e.act(a.Act, e.node(onnxNames[op.Kind], e.before(out, a.Act != nil), in), out)
+		e.act(op, a.Act, e.node(onnxNames[op.Kind], e.before(out, a.Act != nil), in), out)
 	case *ir.ReduceAttr:
 		keep := 0
 		if a.KeepDims {
@@ -217,6 +224,10 @@ func (e *exporter) op(op *ir.Op) error {
 		}
 		e.node(onnxNames[op.Kind], out, append(in, e.ints(a.Axes)), attrInt("keepdims", keep))
 	case *ir.AxisAttr:
+		if op.Kind == ir.CumSum {
+			e.node("CumSum", out, append(in, e.tensor(fromInts(ir.I64, nil, []int64{int64(a.Axis)}))))
+			return nil
+		}
 		return e.simple(op, out, in, attrInt("axis", a.Axis))
 	case *ir.ShapeAttr:
 		return e.simple(op, out, append(in, e.ints(a.Shape)))
@@ -231,11 +242,19 @@ func (e *exporter) op(op *ir.Op) error {
 	case *ir.LRNAttr:
 		e.lrn(op, a, in, out)
 	case *ir.ClipAttr:
-		e.act(&ir.Act{Lo: a.Lo, Hi: a.Hi}, in[0], out)
+		e.act(op, &ir.Act{Lo: a.Lo, Hi: a.Hi}, in[0], out)
 	case *ir.SliceAttr:
 		e.slice(a, in, out)
 	case *ir.PadAttr:
 		e.pad(op, a, in, out)
+	case *ir.ModAttr:
+		return e.mod(op, a, out, in)
+	case *ir.TopKAttr:
+		e.topK(a, out, in)
+	case *ir.ScatterAttr:
+		e.scatter(a, out, in)
+	case *ir.SampleAttr:
+		return e.sample(op, a, in, out)
 	default:
 		return fmt.Errorf("has no ONNX form")
 	}
@@ -259,15 +278,16 @@ func (e *exporter) before(out string, more bool) string {
 	return out
 }
 
-// act clamps x to an interval; nil is no activation and x is out already.
-func (e *exporter) act(a *ir.Act, x, out string) {
+// act clamps x, of the result type of op, to an interval; nil is no activation
+// and x is out already.
+func (e *exporter) act(op *ir.Op, a *ir.Act, x, out string) {
 	if a == nil {
 		return
 	}
 	in := []string{x, "", ""}
 	for i, v := range []float32{a.Lo, a.Hi} {
 		if !math.IsInf(float64(v), 0) {
-			in[1+i] = e.tensor(ir.NewTensor(ir.F32, nil, []float32{v}))
+			in[1+i] = e.tensor(fromFloats(e.g.Type(op.Out).DType, nil, []float64{float64(v)}))
 		}
 	}
 	e.node("Clip", out, in)
@@ -300,7 +320,7 @@ func (e *exporter) conv(op *ir.Op, a *ir.ConvAttr, in []string, out string) {
 		attrInts("kernel_shape", e.g.Type(op.In[1]).Shape[1:3]...), attrInts("strides", a.Strides[:]...),
 		attrInts("pads", a.Pads[:]...), attrInts("dilations", a.Dilations[:]...), attrInt("group", a.Groups))
 	y = e.node("Transpose", e.before(out, a.Act != nil), []string{y}, attrInts("perm", toChannelsLast...))
-	e.act(a.Act, y, out)
+	e.act(op, a.Act, y, out)
 }
 
 func (e *exporter) pool(op *ir.Op, a *ir.PoolAttr, in []string, out string) error {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/x448/float16"
+
 	"situ/ir"
 )
 
@@ -14,7 +16,7 @@ const maxFold = 1 << 20
 
 // holdsInts reports whether int64s reads d; holdsFloats whether float64s does.
 func holdsInts(d ir.DType) bool   { return d.IsInt() || d == ir.Bool }
-func holdsFloats(d ir.DType) bool { return d == ir.F32 || d == ir.F64 }
+func holdsFloats(d ir.DType) bool { return d.IsFloat() }
 
 // convert converts elements as Go does.
 func convert[D, S int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64](s []S) []D {
@@ -46,21 +48,54 @@ func int64s(t *ir.Tensor) []int64 {
 	return ir.Data[int64](t)
 }
 
-// float64s returns the elements of an F32 or F64 tensor.
+// float64s returns the elements of a floating-point tensor.
 func float64s(t *ir.Tensor) []float64 {
-	if t.DType == ir.F32 {
+	switch t.DType {
+	case ir.F32:
 		return convert[float64](ir.Data[float32](t))
+	case ir.F64:
+		return ir.Data[float64](t)
 	}
-	return ir.Data[float64](t)
+	bits := ir.Data[uint16](t)
+	v := make([]float64, len(bits))
+	for i, b := range bits {
+		if t.DType == ir.BF16 {
+			v[i] = float64(math.Float32frombits(uint32(b) << 16))
+		} else {
+			v[i] = float64(float16.Frombits(b).Float32())
+		}
+	}
+	return v
 }
 
-// fromInts makes a tensor of an integer, boolean, F32 or F64 type; integers wrap.
+// narrow16 rounds to F16 or BF16, halves to even, through float32 as the
+// operators do.
+func narrow16(d ir.DType, v []float64) []uint16 {
+	bits := make([]uint16, len(v))
+	for i, f := range v {
+		x := float32(f)
+		b := math.Float32bits(x)
+		switch {
+		case d == ir.F16:
+			bits[i] = float16.Fromfloat32(x).Bits()
+		case x != x:
+			bits[i] = uint16(b>>16) | 0x40
+		default:
+			bits[i] = uint16((b + 0x7fff + b>>16&1) >> 16)
+		}
+	}
+	return bits
+}
+
+// fromInts makes a tensor of any element type; integers wrap.
 func fromInts(d ir.DType, shape []int, v []int64) *ir.Tensor {
 	switch d {
 	case ir.F32:
 		return ir.NewTensor(d, shape, convert[float32](v))
 	case ir.F64:
 		return ir.NewTensor(d, shape, convert[float64](v))
+	case ir.F16, ir.BF16:
+		return ir.NewTensor(d, shape, narrow16(d, convert[float64](v)))
 	case ir.I4:
 		x := convert[int8](v)
 		for i := range x {
@@ -99,22 +134,43 @@ func fromInts(d ir.DType, shape []int, v []int64) *ir.Tensor {
 	return ir.NewTensor(ir.I64, shape, v)
 }
 
-// fromFloats makes a tensor of an integer, boolean, F32 or F64 type; integers
-// truncate towards zero.
+// fromFloats makes a tensor of any element type; integers truncate towards zero
+// and saturate, NaN becomes 0.
 func fromFloats(d ir.DType, shape []int, v []float64) *ir.Tensor {
 	switch d {
 	case ir.F32:
 		return ir.NewTensor(d, shape, convert[float32](v))
 	case ir.F64:
 		return ir.NewTensor(d, shape, v)
+	case ir.F16, ir.BF16:
+		return ir.NewTensor(d, shape, narrow16(d, v))
+	case ir.U64:
+		x := make([]uint64, len(v))
+		for i, f := range v {
+			switch {
+			case f >= math.MaxUint64:
+				x[i] = math.MaxUint64
+			case f > 0:
+				x[i] = uint64(f)
+			}
+		}
+		return ir.NewTensor(d, shape, x)
+	}
+	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+	if d != ir.I64 && d != ir.Bool {
+		lo, hi = integerRange(d)
 	}
 	x := make([]int64, len(v))
 	for i, f := range v {
 		switch {
-		case d == ir.Bool && f != 0:
-			x[i] = 1
-		case f >= math.MaxInt64:
-			x[i] = math.MaxInt64
+		case d == ir.Bool:
+			if f != 0 {
+				x[i] = 1
+			}
+		case f >= float64(hi):
+			x[i] = hi
+		case f <= float64(lo):
+			x[i] = lo
 		case f == f:
 			x[i] = int64(f)
 		}
@@ -122,16 +178,38 @@ func fromFloats(d ir.DType, shape []int, v []float64) *ir.Tensor {
 	return fromInts(d, shape, x)
 }
 
-// castTensor converts a constant; ok is false for types the evaluator does not hold.
+// integerRange is ir.DType.IntRange for u32, too.
+func integerRange(d ir.DType) (lo, hi int64) {
+	if d == ir.U32 {
+		return 0, math.MaxUint32
+	}
+	return d.IntRange()
+}
+
+// castTensor converts a constant as the operator cast does; ok is false for
+// types the evaluator does not hold.
 func castTensor(t *ir.Tensor, d ir.DType) (_ *ir.Tensor, ok bool) {
 	if !holdsInts(d) && !holdsFloats(d) {
 		return nil, false
 	}
 	switch {
-	case holdsInts(t.DType):
-		return fromInts(d, t.Shape, int64s(t)), true
 	case holdsFloats(t.DType):
 		return fromFloats(d, t.Shape, float64s(t)), true
+	case t.DType == ir.U64 && d.IsFloat():
+		return fromFloats(d, t.Shape, convert[float64](ir.Data[uint64](t))), true
+	case holdsInts(t.DType):
+		v := int64s(t)
+		if d == ir.I4 || d == ir.U4 { // these saturate, others wrap
+			lo, hi := d.IntRange()
+			v = slices.Clone(v)
+			for i := range v {
+				if t.DType == ir.U64 && v[i] < 0 {
+					v[i] = hi
+				}
+				v[i] = min(max(v[i], lo), hi)
+			}
+		}
+		return fromInts(d, t.Shape, v), true
 	}
 	return nil, false
 }

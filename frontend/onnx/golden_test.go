@@ -37,21 +37,25 @@ type difference struct {
 // step returns the scale of the codes that a value stands for: of the
 // dequantisation it comes from through data movement and element-wise operators,
 // the largest where there are several; 0 when there is none.
-func step(g *ir.Graph, id ir.ValueID) float64 {
-	op := g.DefOp(id)
-	switch {
-	case op == nil:
-		return 0
-	case op.Kind == ir.Dequantize:
-		return float64(g.Type(op.In[0]).Quant.Scale[0])
-	case op.Kind.Is(ir.MovesCodes), op.Kind.Is(ir.Elementwise):
-		s := 0.0
-		for _, in := range op.In {
-			s = max(s, step(g, in))
-		}
+func step(g *ir.Graph, id ir.ValueID) float64 { return steps(g, id, map[ir.ValueID]float64{}) }
+
+// steps is step with what is known already.
+func steps(g *ir.Graph, id ir.ValueID, known map[ir.ValueID]float64) float64 {
+	if s, ok := known[id]; ok {
 		return s
 	}
-	return 0
+	s := 0.0
+	switch op := g.DefOp(id); {
+	case op == nil:
+	case op.Kind == ir.Dequantize:
+		s = float64(g.Type(op.In[0]).Quant.Scale[0])
+	case op.Kind.Is(ir.MovesCodes), op.Kind.Is(ir.Elementwise):
+		for _, in := range op.In {
+			s = max(s, steps(g, in, known))
+		}
+	}
+	known[id] = s
+	return s
 }
 
 func compareTensors(got, want *ir.Tensor, step float64) (difference, error) {
@@ -84,48 +88,69 @@ func compareTensors(got, want *ir.Tensor, step float64) (difference, error) {
 }
 
 // readSet reads the numbered tensors of a test data set.
-func readSet(dir, kind string) (names []string, ts []*ir.Tensor, err error) {
+func readSet(dir, kind string) (ts []*ir.Tensor, err error) {
 	for i := 0; ; i++ {
 		path := filepath.Join(dir, fmt.Sprintf("%s_%d.pb", kind, i))
 		if _, err := os.Stat(path); err != nil {
-			return names, ts, nil
+			return ts, nil
 		}
-		name, t, err := ReadTensorFile(path)
+		_, t, err := ReadTensorFile(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		names, ts = append(names, name), append(ts, t)
+		ts = append(ts, t)
 	}
 }
 
 // runSet imports the model with a data set's input shapes, evaluates it and
-// returns the difference of each output.
-func runSet(m *Model, set string) ([]difference, error) {
-	names, inputs, err := readSet(set, "input")
+// returns the difference of each output; single says that the model is a test of
+// a single operator.
+func runSet(m *Model, set string, single bool) ([]difference, error) {
+	inputs, err := readSet(set, "input")
 	if err != nil {
 		return nil, err
 	}
-	_, want, err := readSet(set, "output")
+	want, err := readSet(set, "output")
 	if err != nil {
 		return nil, err
 	}
-	ds, err := runInputs(m, inputs, want)
-	if err == nil || len(inputs) < 2 {
-		return ds, err
+	// What decides about shapes and branches may be given as inputs that are the
+	// same in every run: numbers and, in tests of single operators, any input.
+	all := func(int) bool { return true }
+	tries := []func(i int) bool{
+		func(int) bool { return false },
+		func(i int) bool { return len(inputs[i].Shape) == 0 && inputs[i].DType.IsInt() },
 	}
-	// Tests of single operators give shapes, axes and scales as inputs. Models
-	// have constants there.
-	p := proto.CloneOf(m.Proto)
-	for i := 1; i < len(inputs); i++ {
-		p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(names[i], inputs[i]))
+	if single {
+		tries = append(tries, func(i int) bool { return i > 0 }, all)
 	}
-	return runInputs(&Model{Proto: p, Opsets: m.Opsets}, inputs[:1], want)
+	var first error
+	for _, constant := range tries {
+		ds, err := runInputs(m, inputs, want, constant)
+		if err == nil {
+			return ds, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
 }
 
-func runInputs(m *Model, inputs, want []*ir.Tensor) ([]difference, error) {
-	opt := ImportOptions{InputShapes: map[string][]int{}}
+// runInputs runs a model some of whose inputs are constants.
+func runInputs(m *Model, inputs, want []*ir.Tensor, constant func(i int) bool) ([]difference, error) {
+	opt := ImportOptions{InputShapes: map[string][]int{}, Values: map[string]*ir.Tensor{}}
+	if n := len(m.Inputs()); n != len(inputs) {
+		return nil, fmt.Errorf("the model has %d inputs, the data set %d", n, len(inputs))
+	}
+	var free []*ir.Tensor
 	for i, in := range m.Inputs() {
 		opt.InputShapes[in.Name] = inputs[i].Shape
+		if constant(i) {
+			opt.Values[in.Name] = inputs[i]
+		} else {
+			free = append(free, inputs[i])
+		}
 	}
 	g, err := Import(m, opt)
 	if err != nil {
@@ -135,7 +160,7 @@ func runInputs(m *Model, inputs, want []*ir.Tensor) ([]difference, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evaluator: %w", err)
 	}
-	got, err := e.Run(context.Background(), inputs, eval.Options{MemoryLimit: 2 << 30})
+	got, err := e.Run(context.Background(), free, eval.Options{MemoryLimit: 2 << 30})
 	if err != nil {
 		return nil, fmt.Errorf("evaluator: %w", err)
 	}
@@ -150,12 +175,30 @@ func runInputs(m *Model, inputs, want []*ir.Tensor) ([]difference, error) {
 	return ds, nil
 }
 
-// TestGolden evaluates the models that must import and compares with the
-// results that ONNX Runtime gave. Models in floating point must agree to 10⁻⁴
-// of the largest output; of quantised ones, 99.9 % of elements by at most one step.
+// bounds are the relative errors allowed where the operators themselves do not
+// allow 10⁻⁴.
+var bounds = map[string]float64{
+	// Its sixth output is a sigmoid of values below −8: the golden is a multiple
+	// of 2⁻²⁴, as if it were 1 minus something, and the largest element is 2.6·10⁻⁴.
+	"yunet-n-320": 5e-4,
+	// Ranges are found at run time. A last bit of a range moves codes that lie at a
+	// half by a whole step, and each such step is 1/255 of a range.
+	"self-char-gpt-4l-dynq": 5e-3,
+}
+
+// TestGolden evaluates the models that must import, and all of models/, and
+// compares with the results that ONNX Runtime gave. Models in floating point must
+// agree to 10⁻⁴ of the largest output (or to their bound); of quantised ones,
+// 99.9 % of elements by at most one step.
 func TestGolden(t *testing.T) {
 	heavy := map[string]bool{"test_vgg19": true, "test_bvlc_alexnet": true, "test_zfnet512": true}
-	for _, f := range mustImportFiles(t) {
+	models, err := filepath.Glob(filepath.Join(shared(t, "onnx", "models"), "*", "model.onnx"))
+	if err != nil || len(models) == 0 {
+		t.Fatalf("no models (%v)", err)
+	}
+	files := slices.Concat(mustImportFiles(t), models)
+	slices.Sort(files)
+	for _, f := range slices.Compact(files) {
 		dir := filepath.Dir(f)
 		name := filepath.Base(dir)
 		t.Run(name, func(t *testing.T) {
@@ -170,14 +213,15 @@ func TestGolden(t *testing.T) {
 			if err != nil || len(sets) == 0 {
 				t.Fatalf("no data sets (%v)", err)
 			}
+			bound := max(1e-4, bounds[name])
 			for _, set := range sets[:1] {
-				ds, err := runSet(m, set)
+				ds, err := runSet(m, set, false)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for i, d := range ds {
 					t.Logf("output %d: relative error %.2g; step %.3g, %.4f %% of elements off by more", i, d.relative, d.step, 100*d.off)
-					if d.step == 0 && d.relative > 1e-4 || d.step > 0 && d.off > 1e-3 {
+					if d.step == 0 && d.relative > bound || d.step > 0 && d.off > 1e-3 {
 						t.Errorf("output %d: relative error %.3g; step %.3g, %.2f %% of elements off by more", i, d.relative, d.step, 100*d.off)
 					}
 				}
@@ -189,24 +233,20 @@ func TestGolden(t *testing.T) {
 // beyond are the reasons for which a test of a single operator is passed over:
 // what the project does not do by design.
 var beyond = []string{
-	"not supported",           // operators, element types
-	"does not say which",      // models without standard operators
-	"versions 7 to 21",        // old operators
-	"has a dimension below 1", // empty tensors
-	"is not a tensor",         // sequences, optional values
-	"segments",                // a sequence read as a tensor
-	"more than 2147483648",    // likewise
-	"index -9 is outside",     // negative indices that only the run knows
+	"not supported",        // operators, element types
+	"does not say which",   // models without standard operators
+	"is not a tensor",      // sequences, optional values
+	"segments",             // a sequence read as a tensor
+	"more than 2147483648", // likewise
 }
 
 // disputed are tests that ONNX Runtime fails, too: casts out of the range of
-// four bits, for which the standard states no result, and a resize that divides
-// by a fractional length.
-var disputed = regexp.MustCompile(`^test_cast(like)?_FLOAT(16)?_to_U?INT4|^test_resize_downsample_scales_linear_align_corners$`)
+// four bits, for which the standard states no result, resizes that divide by a
+// fractional length, and indices that count in another shape than the result's.
+var disputed = regexp.MustCompile(`^test_cast(like)?_FLOAT(16)?_to_U?INT4|^test_resize_downsample_scales_(linear|cubic)_align_corners$|^test_maxunpool_export_with_output_shape$`)
 
 // TestNodes runs the standard's own tests of single operators for the operators
-// in the table. Operators above opset 21 are read as of opset 21: since then
-// they only gained element types.
+// in the table.
 func TestNodes(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(shared(t, "onnx", "backend", "node"), "*", "model.onnx"))
 	if err != nil {
@@ -244,7 +284,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d pass, %d are beyond the importer", passed, len(files), skipped)
-	if passed < 590 {
+	if passed < 1301 {
 		t.Errorf("only %d tests pass", passed)
 	}
 }
@@ -280,5 +320,5 @@ func runNode(file string) ([]difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runSet(m, filepath.Join(filepath.Dir(file), "test_data_set_0"))
+	return runSet(m, filepath.Join(filepath.Dir(file), "test_data_set_0"), true)
 }

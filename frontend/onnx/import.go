@@ -21,6 +21,10 @@ type ImportOptions struct {
 	// DefaultDim, when positive, is given to symbols that stand first in an
 	// input's shape (the batch, as a rule) and are bound by nothing else.
 	DefaultDim int64
+	// Values gives inputs that are the same in every run, such as a sample rate
+	// that selects a branch. They become constants and are no inputs of the
+	// imported graph.
+	Values map[string]*ir.Tensor
 }
 
 // Import translates a model to an ir graph. Everything is static afterwards:
@@ -37,6 +41,7 @@ func Import(m *Model, opt ImportOptions) (*ir.Graph, error) {
 
 		permutations: map[permutation]*ir.Tensor{},
 		fills:        map[fill][]float32{},
+		nested:       map[*onnxpb.TensorProto]*value{},
 	}
 	g, err := im.run(opt)
 	if err != nil && m.Path != "" {
@@ -109,6 +114,10 @@ type importer struct {
 	fills        map[fill][]float32
 	filled       int64 // bytes of the constants ConstantOfShape made
 	work         int   // elements that evaluation at import read and made
+
+	prefix   string                         // of operator names: the nested graph that is being translated
+	nested   map[*onnxpb.TensorProto]*value // constants of nested graphs
+	unrolled int                            // nodes of nested graphs, counted each time, and steps of recurrent layers
 }
 
 // permutation is a constant and an order of its dimensions.
@@ -129,12 +138,7 @@ func (im *importer) run(opt ImportOptions) (*ir.Graph, error) {
 		im.infos[v.Name] = v
 	}
 	im.used = map[string]bool{}
-	for _, o := range g.Output {
-		im.used[o.Name] = true
-	}
-	for _, n := range g.Node {
-		maps.Copy(im.used, uses(n))
-	}
+	im.markUsed(g)
 	for _, n := range g.Node {
 		im.node(n)
 	}
@@ -178,11 +182,26 @@ func (im *importer) constants() error {
 
 // inputs adds the graph's inputs; those with an initialiser are constants.
 func (im *importer) inputs(opt ImportOptions) error {
+	shapes := maps.Clone(opt.InputShapes)
+	if shapes == nil {
+		shapes = map[string][]int{}
+	}
+	for name, t := range opt.Values {
+		shapes[name] = t.Shape
+	}
+	opt.InputShapes = shapes
 	types, err := im.model.inputTypes(opt)
 	if err != nil {
 		return err
 	}
 	for _, in := range im.model.Inputs() {
+		if t := opt.Values[in.Name]; t != nil {
+			if want := types[in.Name].DType; t.DType != want {
+				return fmt.Errorf("input %q: the given value is %s, want %s", in.Name, t.DType, want)
+			}
+			im.env[in.Name] = &value{name: in.Name, id: ir.NoValue, tensor: t}
+			continue
+		}
 		id := im.graph.AddInput(in.Name, types[in.Name])
 		im.env[in.Name] = &value{name: in.Name, id: id}
 	}
@@ -241,6 +260,10 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		im.refuse(n, "")
 		return
 	}
+	if len(n.Output) == 0 {
+		im.faults.addf("node %s has no results", nodeName(n))
+		return
+	}
 	c := &call{importer: im, proto: n, opset: opset, read: map[string]bool{}, out: make([]*value, len(n.Output))}
 	for i, name := range n.Input {
 		var v *value
@@ -269,6 +292,8 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 	switch {
 	case errors.As(c.err, &u):
 		im.refuse(n, u.reason)
+	case errors.Is(c.err, errNested):
+		im.assume(n)
 	case c.err != nil:
 		im.faults.addf("node %s: %v", nodeName(n), c.err)
 		im.assume(n)
@@ -283,6 +308,7 @@ func (im *importer) refuse(n *onnxpb.NodeProto, reason string) {
 	if name == "" && len(n.Output) > 0 {
 		name = n.Output[0]
 	}
+	name = im.prefix + name
 	domain := canonicalDomain(n.Domain)
 	im.unsupported = append(im.unsupported, Unsupported{
 		Node: name, Op: n.OpType, Domain: domainName(domain), Opset: im.model.Opsets[domain], Reason: reason})

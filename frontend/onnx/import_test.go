@@ -92,9 +92,15 @@ func TestImportErrors(t *testing.T) {
 		}(), `"y" Relu (com.microsoft 0)`},
 		{"unknown attribute", single(13, node("Relu(x) y", intAttr("slope", 1)), image()), "unknown attribute slope"},
 		{"attribute of a wrong type", single(13, node("Softmax(x) y", intsAttr("axis", 1)), image()), "attribute axis is of type INTS, want INT"},
-		{"training", single(15, node("BatchNormalization(x, x, x, x, x) y", intAttr("training_mode", 1)), image()), "training_mode"},
-		{"second result", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 2, 2)), image()), "indices"},
-		{"three spatial dimensions", single(13, node("MaxPool(x) y", intsAttr("kernel_shape", 2, 2, 2)), valueInfo("x", 1, 1, 4, 4, 4)), "only 1-D and 2-D"},
+		{"training", single(15, node("BatchNormalization(x, s, s, s, s) y, m"), image(), valueInfo("s", 3)), "the results of training"},
+		{"number of boxes", single(11, node("NonMaxSuppression(b, s) y"), valueInfo("b", 1, 4, 4), valueInfo("s", 1, 1, 4)), "depends on data"},
+		{"adaptive sampling", single(16, node("RoiAlign(x, r, i) y"), image(), valueInfo("r", 2, 4), valueInfo("i", 2)), "sampling_ratio 0"},
+		{"indices of huge windows", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 1<<20, 1<<20, 1<<20),
+			intsAttr("pads", 1<<20-1, 1<<20-1, 1<<20-1, 1<<20-1, 1<<20-1, 1<<20-1)), valueInfo("x", 1, 1, 1, 1, 1)), "element operations"},
+		{"transposed by huge strides", single(13, node("ConvTranspose(x, w) y", intsAttr("strides", 1<<20, 1<<20, 1<<20)),
+			valueInfo("x", 1, 1, 1, 1, 1), valueInfo("w", 1, 1, 1, 1, 1)), "element operations"},
+		{"endless sequence", single(14, node("RNN(x, w, r) y"), valueInfo("x", 1<<20, 1, 2), valueInfo("w", 1, 3, 2), valueInfo("r", 1, 3, 3)), "unrolling gives more than"},
+		{"empty sequence", single(14, node("RNN(x, w, r) y"), valueInfo("x", 0, 1, 2), valueInfo("w", 1, 3, 2), valueInfo("r", 1, 3, 3)), "empty sequences"},
 		{"shape known only at run time", single(13, node("Reshape(x, s) y"), image(), valueInfo("s", 2)), "shape must be a constant"},
 		{"missing operand", single(13, node("Add(x) y"), image()), "takes at least 2 inputs, has 1"},
 		{"absent operand", single(13, node("Add(x, ) y"), image()), "input 1 is missing"},
@@ -122,6 +128,11 @@ func TestImportErrors(t *testing.T) {
 			}
 			return m
 		}(), "more than 67108864 element operations"},
+		{"fractional indices", func() *onnxpb.ModelProto {
+			m := single(13, node("Gather(x, i) y"))
+			m.Graph.Initializer = []*onnxpb.TensorProto{floats("x", []int64{3}, 1, 2, 3), floats("i", []int64{1}, 1)}
+			return m
+		}(), "indices are of type f32, want integers"},
 		{"scale of zero", func() *onnxpb.ModelProto {
 			m := single(13, node("QuantizeLinear(x, s) y"), image())
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0)}
@@ -144,7 +155,7 @@ func TestImportListsAll(t *testing.T) {
 	m := chain()
 	m.Graph.Input[0] = valueInfo("x", 1, 3, 8, 8)
 	m.Graph.Node = []*onnxpb.NodeProto{
-		node("LSTM(x) z"), node("Relu(z) a"), node("Sin(a) k"), node("MaxPool(x) p"), node("Einsum(p, k) y"),
+		node("SequenceErase(x) z"), node("Relu(z) a"), node("Bernoulli(a) k"), node("MaxPool(x) p"), node("StringConcat(p, k) y"),
 	}
 	_, err := importModel(t, m, ImportOptions{})
 	var u *UnsupportedError
@@ -152,9 +163,9 @@ func TestImportListsAll(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := "3 nodes are not supported:\n" +
-		"\t\"k\" Sin (ai.onnx 13)\n" +
-		"\t\"y\" Einsum (ai.onnx 13)\n" +
-		"\t\"z\" LSTM (ai.onnx 13)\n" +
+		"\t\"k\" Bernoulli (ai.onnx 13)\n" +
+		"\t\"y\" StringConcat (ai.onnx 13)\n" +
+		"\t\"z\" SequenceErase (ai.onnx 13)\n" +
 		"node \"p\" (MaxPool): the attribute kernel_shape is missing"
 	if err.Error() != want {
 		t.Errorf("got\n%s\nwant\n%s", err, want)
@@ -319,6 +330,17 @@ func FuzzImport(f *testing.F) {
 				f.Fatal(err)
 			}
 			f.Add(encode(f, p))
+			// With all inputs but the first as constants, translations get further.
+			inputs, err := readSet(filepath.Join(filepath.Dir(file), "test_data_set_0"), "input")
+			if err != nil {
+				continue // of a type that is not read
+			}
+			for i := 1; i < min(len(inputs), len(p.Graph.Input)); i++ {
+				p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(p.Graph.Input[i].Name, inputs[i]))
+			}
+			if b := encode(f, p); len(b) < 1<<12 {
+				f.Add(b)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

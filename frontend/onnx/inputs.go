@@ -73,8 +73,9 @@ func (m *Model) inputTypes(opt ImportOptions) (map[string]ir.Type, error) {
 			f.addf("input %q: %v", v.Name, err)
 			continue
 		}
-		t := ir.TypeOf(d, opt.InputShapes[v.Name]...)
-		if opt.InputShapes[v.Name] == nil {
+		given, ok := opt.InputShapes[v.Name]
+		t := ir.TypeOf(d, given...)
+		if !ok {
 			if tt.Shape == nil {
 				f.addf("input %q has no stated shape: give it one", v.Name)
 				continue

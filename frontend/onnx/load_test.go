@@ -131,8 +131,8 @@ func TestParseErrors(t *testing.T) {
 		{"many tiny messages", fields, "fields in the file"},
 		{"no graph", spoil(func(m *onnxpb.ModelProto) { m.Graph = nil }), "no graph"},
 		{"format version", spoil(func(m *onnxpb.ModelProto) { m.IrVersion = 99 }), "version 99; versions 3 to 13"},
-		{"old opset", spoil(func(m *onnxpb.ModelProto) { m.OpsetImport[0].Version = 6 }), "version 6; versions 7 to 21"},
-		{"new opset", spoil(func(m *onnxpb.ModelProto) { m.OpsetImport[0].Version = 22 }), "version 22"},
+		{"no opset", spoil(func(m *onnxpb.ModelProto) { m.OpsetImport[0].Version = 0 }), "version 0; versions 1 to 26"},
+		{"future opset", spoil(func(m *onnxpb.ModelProto) { m.OpsetImport[0].Version = 27 }), "version 27; versions 1 to 26"},
 		{"no opset", spoil(func(m *onnxpb.ModelProto) { m.OpsetImport = nil }), "does not say which version"},
 		{"two opsets", spoil(func(m *onnxpb.ModelProto) {
 			m.OpsetImport = append(m.OpsetImport, &onnxpb.OperatorSetIdProto{Domain: "ai.onnx", Version: 9})

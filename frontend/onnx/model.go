@@ -15,7 +15,7 @@ import (
 // Versions of the format and of the ai.onnx operator set that are understood.
 const (
 	minIRVersion, maxIRVersion = 3, 13
-	minOpset, maxOpset         = 7, 21
+	minOpset, maxOpset         = 1, 26
 )
 
 // maxModelBytes bounds the size of a .onnx file; the format itself cannot exceed
@@ -124,6 +124,9 @@ func (m *Model) check() error {
 	if err := m.checkOpsets(); err != nil {
 		return err
 	}
+	if err := checkDepth(p.Graph, 1); err != nil {
+		return err
+	}
 	if err := m.checkTensors(); err != nil {
 		return err
 	}
@@ -134,7 +137,59 @@ func (m *Model) check() error {
 	if err := checkUses(p.Graph, defs); err != nil {
 		return err
 	}
-	return sortNodes(p.Graph, defs)
+	if err := sortNodes(p.Graph, defs); err != nil {
+		return err
+	}
+	return checkNested(p.Graph)
+}
+
+// maxNesting bounds how deep graphs may stand in one another.
+const maxNesting = 16
+
+// checkDepth refuses deeper nesting; it comes before all that walks nested graphs.
+func checkDepth(g *onnxpb.GraphProto, depth int) error {
+	for _, n := range g.Node {
+		for _, sub := range subgraphs(n) {
+			if depth > maxNesting {
+				return fmt.Errorf("node %s: graphs are nested more than %d deep", nodeName(n), maxNesting)
+			}
+			if err := checkDepth(sub, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkNested checks the graphs inside nodes of g and sorts their nodes.
+func checkNested(g *onnxpb.GraphProto) error {
+	for _, n := range g.Node {
+		for _, sub := range subgraphs(n) {
+			defs, err := definitions(sub)
+			if err == nil {
+				err = sortNodes(sub, defs)
+			}
+			if err == nil {
+				err = checkNested(sub)
+			}
+			if err != nil {
+				return fmt.Errorf("a graph inside node %s: %w", nodeName(n), err)
+			}
+		}
+	}
+	return nil
+}
+
+// subgraphs lists the graphs that are attributes of a node.
+func subgraphs(n *onnxpb.NodeProto) []*onnxpb.GraphProto {
+	var gs []*onnxpb.GraphProto
+	for _, a := range n.Attribute {
+		if a.G != nil {
+			gs = append(gs, a.G)
+		}
+		gs = append(gs, a.Graphs...)
+	}
+	return gs
 }
 
 // checkOpsets records the imported operator sets.
@@ -149,6 +204,9 @@ func (m *Model) checkOpsets() error {
 	}
 	v, ok := m.Opsets[""]
 	if !ok {
+		if !slices.ContainsFunc(m.Proto.Graph.Node, func(n *onnxpb.NodeProto) bool { return canonicalDomain(n.Domain) == "" }) {
+			return nil // whether the domains of the nodes are known is for Import to say
+		}
 		return errors.New("the model does not say which version of the ai.onnx operator set it uses")
 	}
 	if v < minOpset || v > maxOpset {
@@ -343,9 +401,9 @@ func sortNodes(g *onnxpb.GraphProto, defs map[string]origin) error {
 	sorted := true
 	for i, n := range g.Node {
 		for name := range uses(n) {
-			if d := defs[name].node; d >= 0 {
-				preds[i] = append(preds[i], d)
-				sorted = sorted && d < i
+			if d, ok := defs[name]; ok && d.node >= 0 { // others come from around a nested graph
+				preds[i] = append(preds[i], d.node)
+				sorted = sorted && d.node < i
 			}
 		}
 		slices.Sort(preds[i])

@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"math"
 	"slices"
 
 	"situ/ir"
@@ -9,6 +8,9 @@ import (
 
 func gemm(c *call) {
 	alpha, beta := c.float("alpha", 1), c.float("beta", 1)
+	if c.opset < 7 {
+		c.ignore("broadcast") // said only that the third operand may be smaller
+	}
 	a, b := c.plain(0), c.in[1]
 	if c.bool("transA", false) {
 		a = c.transpose(a, 1, 0)
@@ -46,7 +48,7 @@ func gemm(c *call) {
 			rest = nil
 		}
 	}
-	y := c.add(ir.MatMul, nil, in...)
+	y := c.multiplied(in...)
 	if !folded {
 		y = c.add(ir.Mul, nil, y, c.scalar(c.typ(y).DType, float64(alpha)))
 	}
@@ -90,7 +92,7 @@ func (c *call) product(a, b ir.ValueID, result *ir.Type) ir.ValueID {
 	}
 	y := ir.NoValue
 	if result == nil {
-		y = c.add(ir.MatMul, nil, a, b)
+		y = c.multiplied(a, b)
 	} else {
 		ma, mb := c.typ(a).Shape, c.typ(b).Shape
 		lead, _ := broadcastShapes(ma[:len(ma)-2], mb[:len(mb)-2])
@@ -111,6 +113,33 @@ func (c *call) product(a, b ir.ValueID, result *ir.Type) ir.ValueID {
 		out = append(out, s[n-1])
 	}
 	return c.reshape(y, out...)
+}
+
+// maxProducts bounds the products of an integer matrix multiplication, which are
+// all held at once.
+const maxProducts = 1 << 24
+
+// multiplied multiplies matrices, plus a bias for each column where there is
+// one. Plain integers have no matrix product in the IR: they are multiplied and
+// summed.
+func (c *call) multiplied(in ...ir.ValueID) ir.ValueID {
+	a, b := c.typ(in[0]), c.typ(in[1])
+	if c.err != nil || a.DType.IsFloat() || len(a.Shape) < 2 || len(b.Shape) < 2 {
+		return c.add(ir.MatMul, nil, in...)
+	}
+	n := len(b.Shape) - 1
+	x := c.reshape(in[0], append(slices.Clone(a.Shape), 1)...)
+	y := c.reshape(in[1], slices.Insert(slices.Clone(b.Shape), n-1, 1)...)
+	shape, ok := broadcastShapes(append(slices.Clone(a.Shape), 1), slices.Insert(slices.Clone(b.Shape), n-1, 1))
+	if !ok || ir.Numel(shape) > maxProducts {
+		c.unsupportedf("multiplying %s matrices of shapes %v and %v", a.DType, a.Shape, b.Shape)
+		return ir.NoValue
+	}
+	z := c.add(ir.ReduceSum, &ir.ReduceAttr{Axes: []int{len(shape) - 2}}, c.add(ir.Mul, nil, x, y))
+	if len(in) > 2 {
+		z = c.add(ir.Add, nil, z, in[2])
+	}
+	return z
 }
 
 // softmax translates Softmax and LogSoftmax. Before opset 13 they flatten their
@@ -138,73 +167,6 @@ func softmax(kind ir.OpKind) func(*call) {
 		flat := c.reshape(x, ir.Numel(s[:i]), ir.Numel(s[i:]))
 		c.set(c.reshape(c.add(kind, &ir.AxisAttr{Axis: 1}, flat), s...))
 	}
-}
-
-// reduceAxes reads the axes of a reduction: an attribute, from opset operandFrom
-// on an operand. all is set when nothing is to be reduced.
-func (c *call) reduceAxes(rank int, operandFrom int64) (axes []int, none bool) {
-	var list []int64
-	noop := false
-	if c.opset >= operandFrom {
-		list, _ = c.intsOperand(1, "axes")
-		noop = c.bool("noop_with_empty_axes", false)
-	} else {
-		list, _ = c.ints("axes")
-	}
-	if len(list) > 0 {
-		return c.axes(list, rank), false
-	}
-	if noop {
-		return nil, true
-	}
-	for d := range rank {
-		axes = append(axes, d)
-	}
-	return axes, rank == 0
-}
-
-func reduce(kind ir.OpKind, operandFrom int64) func(*call) {
-	return func(c *call) {
-		rank := len(c.typeOf(c.in[0]).Shape)
-		keep := c.bool("keepdims", true)
-		axes, none := c.reduceAxes(rank, operandFrom)
-		switch {
-		case c.err != nil:
-		case c.typeOf(c.in[0]).DType == ir.Bool:
-			c.unsupportedf("reductions of bool")
-		case none:
-			c.pass(c.in[0])
-		default:
-			c.set(c.add(kind, &ir.ReduceAttr{Axes: axes, KeepDims: keep}, c.plain(0)))
-		}
-	}
-}
-
-// reduceProd multiplies all elements of a constant, as sizes are computed.
-func reduceProd(c *call) {
-	if !c.foldable(c.in[0]) || !holdsInts(c.in[0].tensor.DType) {
-		c.unsupportedf("only products of constant integers are supported")
-		return
-	}
-	t := c.in[0].tensor
-	keep := c.bool("keepdims", true)
-	axes, none := c.reduceAxes(len(t.Shape), 18)
-	if c.err == nil && len(axes) != len(t.Shape) {
-		c.unsupportedf("only products over all dimensions are supported")
-	}
-	if none {
-		c.pass(c.in[0])
-		return
-	}
-	p := int64(1)
-	for _, v := range int64s(t) {
-		p *= v
-	}
-	var shape []int
-	if keep {
-		shape = slices.Repeat([]int{1}, len(t.Shape))
-	}
-	c.setConst(fromInts(t.DType, shape, []int64{p}))
 }
 
 // fold are the operators the evaluator for constants knows.
@@ -243,7 +205,10 @@ func (c *call) pair(kind ir.OpKind, a, b *value) *value {
 }
 
 func elementwise(kind ir.OpKind) func(*call) {
-	return func(c *call) { c.pass(c.pair(kind, c.in[0], c.in[1])) }
+	return func(c *call) {
+		a, b := c.pairOperands()
+		c.pass(c.pair(kind, a, b))
+	}
 }
 
 // variadic joins any number of operands with a binary operator.
@@ -266,19 +231,6 @@ func mean(c *call) {
 	if c.err == nil {
 		sum := c.use(c.out[0])
 		c.set(c.add(ir.Mul, nil, sum, c.scalar(c.typ(sum).DType, 1/float64(len(c.in)))))
-	}
-}
-
-// pow computes in the type of the base, whatever that of the exponent.
-func pow(c *call) {
-	x := c.id(0)
-	d := c.typ(x).DType
-	if c.err == nil && !d.IsFloat() {
-		c.unsupportedf("powers of %s", d)
-	}
-	c.casted(c.in[1], d)
-	if c.err == nil {
-		c.set(c.add(ir.Pow, nil, x, c.use(c.out[0])))
 	}
 }
 
@@ -306,105 +258,3 @@ func neg(c *call) {
 	}
 	c.set(c.add(ir.Neg, nil, c.id(0)))
 }
-
-func alphaBeta(kind ir.OpKind, alpha float32) func(*call) {
-	return func(c *call) {
-		c.set(c.add(kind, &ir.AlphaBetaAttr{Alpha: c.float("alpha", alpha)}, c.id(0)))
-	}
-}
-
-func hardSigmoid(c *call) {
-	a := &ir.AlphaBetaAttr{Alpha: c.float("alpha", 0.2), Beta: c.float("beta", 0.5)}
-	c.set(c.add(ir.HardSigmoid, a, c.id(0)))
-}
-
-// pRelu is max(x, 0) + slope · min(x, 0).
-func pRelu(c *call) {
-	x := c.id(0)
-	negative := c.add(ir.Clip, &ir.ClipAttr{Lo: float32(math.Inf(-1))}, x)
-	c.set(c.add(ir.Add, nil, c.add(ir.Relu, nil, x), c.add(ir.Mul, nil, negative, c.id(1))))
-}
-
-// celu is alpha · elu(x / alpha).
-func celu(c *call) {
-	x, alpha := c.id(0), float64(c.float("alpha", 1))
-	d := c.typ(x).DType
-	y := c.add(ir.Elu, &ir.AlphaBetaAttr{Alpha: 1}, c.add(ir.Div, nil, x, c.scalar(d, alpha)))
-	c.set(c.add(ir.Mul, nil, y, c.scalar(d, alpha)))
-}
-
-// selu is gamma · elu(x) with alpha inside.
-func selu(c *call) {
-	alpha, gamma := c.float("alpha", 1.67326319217681884765625), c.float("gamma", 1.05070102214813232421875)
-	y := c.add(ir.Elu, &ir.AlphaBetaAttr{Alpha: alpha}, c.id(0))
-	c.set(c.add(ir.Mul, nil, y, c.scalar(c.typ(y).DType, float64(gamma))))
-}
-
-// mish is x · tanh(softplus(x)).
-func mish(c *call) {
-	x := c.id(0)
-	c.set(c.add(ir.Mul, nil, x, c.add(ir.Tanh, nil, c.add(ir.Softplus, nil, x))))
-}
-
-// softsign is x / (1 + |x|).
-func softsign(c *call) {
-	x := c.id(0)
-	c.set(c.add(ir.Div, nil, x, c.add(ir.Add, nil, c.add(ir.Abs, nil, x), c.scalar(c.typ(x).DType, 1))))
-}
-
-// gelu is x/2 · (1 + erf(x/√2)), or its approximation with tanh:
-// x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).
-func gelu(c *call) {
-	x := c.id(0)
-	k := func(v float64) ir.ValueID { return c.scalar(c.typ(x).DType, v) }
-	mul := func(a, b ir.ValueID) ir.ValueID { return c.add(ir.Mul, nil, a, b) }
-	add := func(a, b ir.ValueID) ir.ValueID { return c.add(ir.Add, nil, a, b) }
-	var f ir.ValueID
-	switch mode := c.str("approximate", "none"); mode {
-	case "none":
-		f = c.add(ir.Erf, nil, mul(x, k(1/math.Sqrt2)))
-	case "tanh":
-		inner := add(x, mul(mul(mul(x, x), x), k(0.044715)))
-		f = c.add(ir.Tanh, nil, mul(inner, k(math.Sqrt(2/math.Pi))))
-	default:
-		c.failf("approximate %q", mode)
-		return
-	}
-	c.set(mul(mul(x, k(0.5)), add(f, k(1))))
-}
-
-// clip takes its bounds from attributes before opset 11, from operands since.
-func clip(c *call) {
-	x := c.plain(0)
-	bounds := [2]*value{c.operand(1), c.operand(2)}
-	if c.opset < 11 {
-		for i, name := range []string{"min", "max"} {
-			if b := c.float(name, nan); b == b {
-				bounds[i] = &value{id: ir.NoValue, tensor: ir.NewTensor(ir.F32, nil, []float32{b})}
-			}
-		}
-	}
-	attr := &ir.ClipAttr{Lo: float32(math.Inf(-1)), Hi: float32(math.Inf(1))}
-	constant := c.typ(x).DType.IsFloat()
-	for i, bound := range []*float32{&attr.Lo, &attr.Hi} {
-		switch v := bounds[i]; {
-		case v == nil:
-		case v.isConst() && holdsFloats(v.tensor.DType) && v.tensor.Numel() == 1:
-			*bound = float32(float64s(v.tensor)[0])
-		default:
-			constant = false
-		}
-	}
-	if constant {
-		c.set(c.add(ir.Clip, attr, x))
-		return
-	}
-	for i, kind := range []ir.OpKind{ir.Max, ir.Min} {
-		if bounds[i] != nil {
-			x = c.add(kind, nil, x, c.use(bounds[i]))
-		}
-	}
-	c.set(x)
-}
-
-var nan = float32(math.NaN())

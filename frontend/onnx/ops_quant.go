@@ -68,29 +68,26 @@ func (c *call) codes(v *value, q *ir.Quant) ir.ValueID {
 	return c.addTyped(ir.Reinterpret, nil, t.WithQuant(q), id)
 }
 
-// blocks refuses the quantisation in blocks of opset 21.
-func (c *call) blocks() {
-	if c.opset >= 21 && c.int("block_size", 0) != 0 {
-		c.unsupportedf("block_size")
-	}
-}
-
 func quantizeLinear(c *call) {
-	c.blocks()
 	c.ignore("saturate") // concerns 8-bit floats only
-	x := c.plain(0)
-	t := c.typ(x)
-	q, d := c.quant(1, 2, c.int("axis", 1), t)
+	axis, block, stated := c.int("axis", 1), c.blockSize(), ir.U8
 	if c.opset >= 21 {
-		if to := c.int("output_dtype", 0); to != 0 && d == ir.Invalid {
+		if to := c.int("output_dtype", 0); to != 0 {
 			var err error
-			if d, err = dtypeOf(int32(to)); err != nil {
+			if stated, err = dtypeOf(int32(to)); err != nil {
 				c.unsupportedf("output_dtype: %v", err)
 			}
 		}
 	}
+	if x := c.typeOf(c.in[0]).DType; block != 0 || !c.fixedScale(1, 2) || x != ir.F32 && x != ir.I32 {
+		c.quantizeByArithmetic(axis, block, stated)
+		return
+	}
+	x := c.plain(0)
+	t := c.typ(x)
+	q, d := c.quant(1, 2, axis, t)
 	if d == ir.Invalid {
-		d = ir.U8
+		d = stated
 	}
 	if t.DType == ir.I32 {
 		t.DType = ir.F32
@@ -103,10 +100,13 @@ func quantizeLinear(c *call) {
 // dequantizeLinear leaves constants as codes until they are used, so that layout
 // changes apply to the codes.
 func dequantizeLinear(c *call) {
-	c.blocks()
 	v := c.in[0]
 	t := c.typeOf(v)
-	axis := c.int("axis", 1)
+	axis, block := c.int("axis", 1), c.blockSize()
+	if block != 0 || !c.fixedScale(1, 2) {
+		c.dequantizeByArithmetic(axis, block)
+		return
+	}
 	q, d := c.quant(1, 2, axis, t)
 	if c.err == nil && d != ir.Invalid && d != t.DType {
 		c.failf("the zero point is %s, the operand %s", d, t.DType)
@@ -153,12 +153,12 @@ func (c *call) perTensor(q *ir.Quant, what string) {
 }
 
 // integerConv adds a convolution of codes, in ONNX's layout.
-func (c *call) integerConv(x, w *value, qx, qw *ir.Quant, bias *value, result ir.Type) {
+func (c *call) integerConv(x, w *value, qx, qw *ir.Quant, bias *value, result ir.Type) ir.ValueID {
 	tx, tw := c.typeOf(x), c.typeOf(w)
 	rank := len(tx.Shape)
 	attr := c.convAttr(tx.Shape, tw.Shape)
 	if c.err != nil {
-		return
+		return ir.NoValue
 	}
 	in := []ir.ValueID{c.toNHWC(c.codes(x, qx))}
 	if w.isConst() {
@@ -170,7 +170,7 @@ func (c *call) integerConv(x, w *value, qx, qw *ir.Quant, bias *value, result ir
 		in = append(in, c.codes(bias, accumulators(qx, qw, 0)))
 	}
 	if c.err != nil {
-		return
+		return ir.NoValue
 	}
 	sx, sw := c.typ(in[0]).Shape, c.typ(in[1]).Shape
 	positions := func(d int) int {
@@ -178,7 +178,7 @@ func (c *call) integerConv(x, w *value, qx, qw *ir.Quant, bias *value, result ir
 		return free/attr.Strides[d] + 1
 	}
 	result.Shape = []int{sx[0], positions(0), positions(1), sw[0]}
-	c.set(c.fromNHWC(c.addTyped(ir.Conv2D, attr, result, in...), rank))
+	return c.fromNHWC(c.addTyped(ir.Conv2D, attr, result, in...), rank)
 }
 
 // qLinearConv has operands x, its scale and zero point, w, its scales and zero
@@ -191,13 +191,17 @@ func qLinearConv(c *call) {
 	c.perTensor(qx, "x")
 	c.perTensor(qy, "y")
 	if c.err == nil {
-		c.integerConv(x, w, qx, qw, c.operand(8), ir.Type{DType: d, Quant: qy})
+		c.set(c.integerConv(x, w, qx, qw, c.operand(8), ir.Type{DType: d, Quant: qy}))
 	}
 }
 
 // qLinearMatMul has operands a, its scale and zero point, b likewise, and the
 // result's scale and zero point.
 func qLinearMatMul(c *call) {
+	if !c.fixedScale(1, 2) || !c.fixedScale(4, 5) || !c.fixedScale(6, 7) || c.typeOf(c.in[1]).Numel() > 1 {
+		c.matMulByArithmetic()
+		return
+	}
 	a, b := c.in[0], c.in[3]
 	ta, tb := c.typeOf(a), c.typeOf(b)
 	qa, _ := c.quant(1, 2, 0, ta)
@@ -235,20 +239,16 @@ func (c *call) offsets(i int, axis int, t ir.Type) *ir.Quant {
 
 func convInteger(c *call) {
 	x, w := c.in[0], c.in[1]
-	qx := c.offsets(2, 0, c.typeOf(x))
 	qw := c.offsets(3, weightAxis, c.typeOf(w))
+	if z := c.operand(2); z != nil && !z.isConst() {
+		c.convIntegerAround(x, w, qw)
+		return
+	}
+	qx := c.offsets(2, 0, c.typeOf(x))
 	c.perTensor(qx, "x")
 	if c.err == nil {
-		c.integerConv(x, w, qx, qw, nil, ir.TypeOf(ir.I32))
+		c.set(c.integerConv(x, w, qx, qw, nil, ir.TypeOf(ir.I32)))
 	}
 }
 
-func matMulInteger(c *call) {
-	a, b := c.in[0], c.in[1]
-	ta, tb := c.typeOf(a), c.typeOf(b)
-	qa := c.offsets(2, 0, ta)
-	qb := c.offsets(3, len(tb.Shape)-1, tb)
-	c.perTensor(qa, "a")
-	result := ir.TypeOf(ir.I32)
-	c.set(c.product(c.codes(a, qa), c.codes(b, qb), &result))
-}
+func matMulInteger(c *call) { c.set(c.integerProduct(c.in[0], c.in[1], 2, 3)) }

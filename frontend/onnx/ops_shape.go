@@ -9,36 +9,66 @@ import (
 
 func identity(c *call) { c.pass(c.in[0]) }
 
-// dropout does nothing at inference; its mask has no use there.
+// dropout does nothing at inference, nor in training with a ratio of 0; its mask
+// is true everywhere.
 func dropout(c *call) {
-	c.ignore("ratio", "seed")
-	if v := c.operand(2); v != nil && !(v.isConst() && v.tensor.Numel() == 1 && int64s(v.tensor)[0] == 0) {
+	c.ignore("seed", "ratio")
+	if c.opset < 7 {
+		c.ignore("consumed_inputs")
+		if !c.bool("is_test", false) {
+			c.unsupportedf("training: is_test is not set")
+		}
+	}
+	if v := c.operand(2); v != nil && !isZero(v) && !isZero(c.operand(1)) {
 		c.unsupportedf("training_mode")
 	}
+	if c.err != nil {
+		return
+	}
 	c.pass(c.in[0])
+	if len(c.out) > 1 && c.used[c.proto.Output[1]] {
+		s := c.typeOf(c.in[0]).Shape
+		d := ir.Bool
+		if c.opset < 10 {
+			d = c.typeOf(c.in[0]).DType
+		}
+		c.setN(1, c.add(ir.Expand, &ir.ShapeAttr{Shape: s}, c.constant("", fromInts(d, nil, []int64{1}), nil)))
+	}
+}
+
+// isZero reports whether v is a constant with the single element 0 or false.
+func isZero(v *value) bool {
+	if v == nil || !v.isConst() || v.tensor.Numel() != 1 {
+		return false
+	}
+	if holdsFloats(v.tensor.DType) {
+		return float64s(v.tensor)[0] == 0
+	}
+	return int64s(v.tensor)[0] == 0
 }
 
 // reshaped gives a value another shape of as many elements.
-func (c *call) reshaped(v *value, shape []int) {
+func (c *call) reshaped(v *value, shape []int) { c.pass(c.shaped(v, shape)) }
+
+// shaped returns a value under another shape of as many elements.
+func (c *call) shaped(v *value, shape []int) *value {
 	if c.err != nil {
-		return
+		return v
 	}
 	from := c.typeOf(v).Shape
 	if v.tensor != nil && (v.quant == nil || v.quant.IsPerTensor()) {
 		if ir.Numel(from) != ir.Numel(shape) {
 			c.failf("shape %v does not hold the elements of %v", shape, from)
-			return
+			return v
 		}
 		out := *v
 		out.id, out.tensor = ir.NoValue, v.tensor.Reshaped(shape...)
-		c.pass(&out)
-		return
+		return &out
 	}
 	if slices.Equal(from, shape) {
-		c.pass(v)
-		return
+		return v
 	}
-	c.set(c.add(ir.Reshape, &ir.ShapeAttr{Shape: shape}, c.use(v)))
+	return &value{id: c.add(ir.Reshape, &ir.ShapeAttr{Shape: shape}, c.use(v))}
 }
 
 // reshape resolves 0 (the operand's dimension) and −1 (whatever is left).
@@ -413,7 +443,7 @@ func pad(c *call) {
 		c.failf("mode %q", mode)
 		return
 	}
-	if math.IsInf(attr.Value, 0) || math.IsNaN(attr.Value) {
+	if !c.typeOf(c.in[0]).DType.IsFloat() && math.IsInf(attr.Value, 0) || math.IsNaN(attr.Value) {
 		c.unsupportedf("a padding value of %v", attr.Value)
 		return
 	}
@@ -492,7 +522,11 @@ func gather(c *call) {
 		return
 	}
 	index := c.in[1]
-	if index.isConst() && holdsInts(index.tensor.DType) {
+	if t := c.typeOf(index); !t.DType.IsInt() {
+		c.failf("indices are of type %s, want integers", t.DType)
+		return
+	}
+	if index.isConst() {
 		// Negative indices count from the end.
 		c.charge(index.tensor.Numel())
 		list := slices.Clone(int64s(index.tensor))

@@ -1,26 +1,36 @@
 package onnx
 
 import (
-	"math"
 	"slices"
 
-	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
 )
 
-// window holds the attributes that convolutions and pools share, for H and W.
-// One-dimensional windows get H = 1.
+// window holds the attributes that convolutions and pools share, one entry for
+// each spatial dimension.
 type window struct {
-	kernel, strides, dilations [2]int
-	pads                       [4]int // top, left, bottom, right
-	ceilPads                   [2]int
+	kernel, strides, dilations []int
+	begin, end                 []int // pads
+	ceil                       []int // how much of end came from ceil mode
 }
 
 // window reads the attributes of a window over an operand of shape [N,C,spatial…].
 // kernel is the kernel's size where the weights tell it, else nil.
 func (c *call) window(in []int, kernel []int, ceil bool) window {
-	w := window{kernel: [2]int{1, 1}, strides: [2]int{1, 1}, dilations: [2]int{1, 1}}
 	autoPad := c.str("auto_pad", "NOTSET")
+	w := c.rawWindow(in, kernel)
+	for d := range w.kernel {
+		c.autoPad(&w, d, in[2+d], autoPad)
+		if ceil {
+			w.ceilMode(d, in[2+d])
+		}
+	}
+	return w
+}
+
+// rawWindow is window before auto_pad and ceil_mode.
+func (c *call) rawWindow(in []int, kernel []int) window {
+	var w window
 	ks, haveKernel := c.ints("kernel_shape")
 	strides, _ := c.ints("strides")
 	dilations, _ := c.ints("dilations")
@@ -29,8 +39,8 @@ func (c *call) window(in []int, kernel []int, ceil bool) window {
 		return w
 	}
 	n := len(in) - 2
-	if n != 1 && n != 2 {
-		c.unsupportedf("operand of shape %v: only 1-D and 2-D windows over [N,C,W] and [N,C,H,W] are supported", in)
+	if n < 1 {
+		c.failf("operand of shape %v, want [N,C,spatial…]", in)
 		return w
 	}
 	if !haveKernel && kernel == nil {
@@ -61,7 +71,6 @@ func (c *call) window(in []int, kernel []int, ceil bool) window {
 		return w
 	}
 	for i := range n {
-		d := 2 - n + i // place in H, W
 		const limit = 1 << 20
 		for _, v := range []int64{ks[i], strides[i], dilations[i]} {
 			if v < 1 || v > limit {
@@ -73,12 +82,10 @@ func (c *call) window(in []int, kernel []int, ceil bool) window {
 			c.unsupportedf("pads %v", pads)
 			return w
 		}
-		w.kernel[d], w.strides[d], w.dilations[d] = int(ks[i]), int(strides[i]), int(dilations[i])
-		w.pads[d], w.pads[2+d] = int(pads[i]), int(pads[n+i])
-		c.autoPad(&w, d, in[2+i], autoPad)
-		if ceil {
-			w.ceil(d, in[2+i])
-		}
+		w.kernel = append(w.kernel, int(ks[i]))
+		w.strides = append(w.strides, int(strides[i]))
+		w.dilations = append(w.dilations, int(dilations[i]))
+		w.begin, w.end, w.ceil = append(w.begin, int(pads[i])), append(w.end, int(pads[n+i])), append(w.ceil, 0)
 	}
 	return w
 }
@@ -89,14 +96,14 @@ func (c *call) autoPad(w *window, d, in int, mode string) {
 	switch mode {
 	case "NOTSET":
 	case "VALID":
-		w.pads[d], w.pads[2+d] = 0, 0
+		w.begin[d], w.end[d] = 0, 0
 	case "SAME_UPPER", "SAME_LOWER":
 		positions := (in + w.strides[d] - 1) / w.strides[d]
 		total := max(0, (positions-1)*w.strides[d]+w.span(d)-in)
 		small := total / 2
-		w.pads[d], w.pads[2+d] = small, total-small
+		w.begin[d], w.end[d] = small, total-small
 		if mode == "SAME_LOWER" {
-			w.pads[d], w.pads[2+d] = total-small, small
+			w.begin[d], w.end[d] = total-small, small
 		}
 	default:
 		c.failf("auto_pad %q", mode)
@@ -106,20 +113,33 @@ func (c *call) autoPad(w *window, d, in int, mode string) {
 // span is the extent of a dilated kernel.
 func (w *window) span(d int) int { return w.dilations[d]*(w.kernel[d]-1) + 1 }
 
-// ceil enlarges the end pad so that a last, partial window is kept, unless it
+// ceilMode enlarges the end pad so that a last, partial window is kept, unless it
 // would begin in the end padding.
-func (w *window) ceil(d, in int) {
-	padded := in + w.pads[d] + w.pads[2+d]
+func (w *window) ceilMode(d, in int) {
+	padded := in + w.begin[d] + w.end[d]
 	free := padded - w.span(d)
 	if free < 0 || free%w.strides[d] == 0 {
 		return
 	}
 	last := (free/w.strides[d] + 1) * w.strides[d] // where the partial window begins
-	if last >= in+w.pads[d] {
+	if last >= in+w.begin[d] {
 		return
 	}
-	w.ceilPads[d] = last + w.span(d) - padded
-	w.pads[2+d] += w.ceilPads[d]
+	w.ceil[d] = last + w.span(d) - padded
+	w.end[d] += w.ceil[d]
+}
+
+// plane returns the part of the window for dimension d and the one after it, or
+// with d < 0 for a dimension of 1 and the first.
+func (w *window) plane(d int) (kernel, strides, dilations [2]int, pads [4]int, ceil [2]int) {
+	for i := range 2 {
+		kernel[i], strides[i], dilations[i] = 1, 1, 1
+		if j := d + i; j >= 0 && j < len(w.kernel) {
+			kernel[i], strides[i], dilations[i], ceil[i] = w.kernel[j], w.strides[j], w.dilations[j], w.ceil[j]
+			pads[i], pads[2+i] = w.begin[j], w.end[j]
+		}
+	}
+	return
 }
 
 // kernelOf returns the spatial dimensions of weights [O,I,spatial…].
@@ -131,11 +151,22 @@ func (c *call) kernelOf(shape []int) []int {
 	return shape[2:]
 }
 
-// convAttr reads the attributes of a convolution of x and w, in ONNX's layout.
+// convAttr reads the attributes of a convolution of x and w, in ONNX's layout,
+// over one or two spatial dimensions.
 func (c *call) convAttr(x, w []int) *ir.ConvAttr {
 	groups := c.smallInt("group", c.int("group", 1))
 	a := c.window(x, c.kernelOf(w), false)
-	return &ir.ConvAttr{Strides: a.strides, Pads: a.pads, Dilations: a.dilations, Groups: groups}
+	if c.err == nil && len(a.kernel) > 2 {
+		c.unsupportedf("operand of shape %v: integer convolutions have one or two spatial dimensions", x)
+	}
+	return a.convAttr(groups)
+}
+
+// convAttr is the window of a convolution over the last two dimensions.
+func (w *window) convAttr(groups int) *ir.ConvAttr {
+	attr := &ir.ConvAttr{Groups: groups}
+	_, attr.Strides, attr.Dilations, attr.Pads, _ = w.plane(len(w.kernel) - 2)
+	return attr
 }
 
 // ohwi brings weights from [O,I,kh,kw], or [O,I,kw], to [O,kh,kw,I].
@@ -161,36 +192,54 @@ func (c *call) ohwi(v *value) *value {
 
 func conv(c *call) {
 	x, w := c.plain(0), c.in[1]
-	rank := len(c.typ(x).Shape)
-	attr := c.convAttr(c.typ(x).Shape, c.typeOf(w).Shape)
-	in := []ir.ValueID{c.toNHWC(x), c.use(c.ohwi(w))}
+	groups := c.smallInt("group", c.int("group", 1))
+	a := c.window(c.typ(x).Shape, c.kernelOf(c.typeOf(w).Shape), false)
+	bias := ir.NoValue
 	if c.operand(2) != nil {
-		in = append(in, c.id(2))
+		bias = c.id(2)
 	}
-	c.set(c.fromNHWC(c.add(ir.Conv2D, attr, in...), rank))
+	c.set(c.convolve(x, w, bias, &a, groups))
 }
 
-func (c *call) pool(kind ir.OpKind, x ir.ValueID, countPad bool) {
-	t := c.typ(x)
-	ceil := c.bool("ceil_mode", false)
-	w := c.window(t.Shape, nil, ceil)
-	attr := &ir.PoolAttr{Kernel: w.kernel, Strides: w.strides, Pads: w.pads, Dilations: w.dilations,
-		CountPad: countPad, CeilPads: w.ceilPads}
-	c.set(c.fromNHWC(c.add(kind, attr, c.toNHWC(x)), len(t.Shape)))
+// convolve adds a convolution in ONNX's layout; bias may be absent.
+func (c *call) convolve(x ir.ValueID, w *value, bias ir.ValueID, a *window, groups int) ir.ValueID {
+	rank := len(c.typ(x).Shape)
+	if rank > 4 {
+		return c.convolveND(x, w, bias, a, groups)
+	}
+	in := []ir.ValueID{c.toNHWC(x), c.use(c.ohwi(w))}
+	if bias != ir.NoValue {
+		in = append(in, bias)
+	}
+	return c.fromNHWC(c.add(ir.Conv2D, a.convAttr(groups), in...), rank)
+}
+
+// pool adds a pooling in ONNX's layout.
+func (c *call) pool(kind ir.OpKind, x ir.ValueID, w *window, countPad bool) ir.ValueID {
+	rank := len(c.typ(x).Shape)
+	if c.err == nil && rank > 4 {
+		return c.poolND(kind, x, w, countPad)
+	}
+	attr := &ir.PoolAttr{CountPad: countPad}
+	attr.Kernel, attr.Strides, attr.Dilations, attr.Pads, attr.CeilPads = w.plane(rank - 4)
+	return c.fromNHWC(c.add(kind, attr, c.toNHWC(x)), rank)
 }
 
 func maxPool(c *call) {
-	if c.int("storage_order", 0) != 0 {
-		c.unsupportedf("storage_order")
-	}
+	x := c.id(0)
+	columns := c.int("storage_order", 0) != 0
+	w := c.window(c.typ(x).Shape, nil, c.bool("ceil_mode", false))
 	if len(c.proto.Output) > 1 && c.proto.Output[1] != "" {
-		c.unsupportedf("the second result, indices")
+		c.maxPoolIndices(x, &w, columns)
+		return
 	}
-	c.pool(ir.MaxPool, c.id(0), false)
+	c.set(c.pool(ir.MaxPool, x, &w, false))
 }
 
 func averagePool(c *call) {
-	c.pool(ir.AvgPool, c.plain(0), c.bool("count_include_pad", false))
+	x := c.plain(0)
+	w := c.window(c.typ(x).Shape, nil, c.bool("ceil_mode", false))
+	c.set(c.pool(ir.AvgPool, x, &w, c.bool("count_include_pad", false)))
 }
 
 // globalPool reduces all spatial dimensions.
@@ -224,117 +273,4 @@ func lrn(c *call) {
 	}
 	a.Axis = 1
 	c.set(c.add(ir.LRN, a, x))
-}
-
-// batchNormalization multiplies and adds per channel:
-// (x − mean) / sqrt(var + epsilon) · scale + bias.
-func batchNormalization(c *call) {
-	x := c.id(0)
-	epsilon := float64(c.float("epsilon", 1e-5))
-	c.ignore("momentum")
-	if c.bool("training_mode", false) {
-		c.unsupportedf("training_mode")
-	}
-	if c.opset < 9 && !c.bool("spatial", true) {
-		c.unsupportedf("spatial = 0")
-	}
-	for _, name := range c.proto.Output[min(1, len(c.proto.Output)):] {
-		if name != "" {
-			c.unsupportedf("the results of training")
-		}
-	}
-	var p [4][]float64 // scale, bias, mean, variance
-	for i, what := range []string{"scale", "bias", "mean", "variance"} {
-		p[i] = c.floatsOperand(1+i, what)
-	}
-	t := c.typ(x)
-	if c.err == nil && len(t.Shape) < 2 {
-		c.failf("operand of shape %v, want [N,C,spatial…]", t.Shape)
-	}
-	if c.err == nil && !holdsFloats(t.DType) {
-		c.unsupportedf("operand of type %s", t.DType)
-	}
-	if c.err != nil {
-		return
-	}
-	n := t.Shape[1]
-	for _, v := range p {
-		if len(v) != n {
-			c.failf("parameters of %d elements for %d channels", len(v), n)
-			return
-		}
-	}
-	c.charge(2 * n)
-	scale, shift := make([]float64, n), make([]float64, n)
-	for i := range n {
-		scale[i] = p[0][i] / math.Sqrt(p[3][i]+epsilon)
-		shift[i] = p[1][i] - p[2][i]*scale[i]
-	}
-	shape, rank := []int{n}, len(t.Shape)
-	image := rank == 3 || rank == 4
-	if image {
-		x = c.toNHWC(x)
-	} else {
-		shape = append(shape, slices.Repeat([]int{1}, rank-2)...)
-	}
-	y := c.add(ir.Mul, nil, x, c.constant("", fromFloats(t.DType, shape, scale), nil))
-	y = c.add(ir.Add, nil, y, c.constant("", fromFloats(t.DType, shape, shift), nil))
-	if image {
-		y = c.fromNHWC(y, rank)
-	}
-	c.set(y)
-}
-
-// normalise returns (x − mean) / sqrt(variance + epsilon) over axes, and the
-// mean and the divisor's reciprocal.
-func (c *call) normalise(x ir.ValueID, axes []int, epsilon float64) (y, mean, inverse ir.ValueID) {
-	attr := &ir.ReduceAttr{Axes: axes, KeepDims: true}
-	mean = c.add(ir.ReduceMean, attr, x)
-	centred := c.add(ir.Sub, nil, x, mean)
-	variance := c.add(ir.ReduceMean, attr, c.add(ir.Mul, nil, centred, centred))
-	deviation := c.add(ir.Sqrt, nil, c.add(ir.Add, nil, variance, c.scalar(c.typ(x).DType, epsilon)))
-	inverse = c.add(ir.Reciprocal, nil, deviation)
-	return c.add(ir.Mul, nil, centred, inverse), mean, inverse
-}
-
-func layerNormalization(c *call) {
-	x := c.id(0)
-	rank := len(c.typ(x).Shape)
-	axis := c.axis(c.int("axis", -1), rank)
-	epsilon := float64(c.float("epsilon", 1e-5))
-	if c.int("stash_type", 1) != int64(onnxpb.TensorProto_FLOAT) {
-		c.unsupportedf("stash_type other than float")
-	}
-	var axes []int
-	for d := axis; d < rank; d++ {
-		axes = append(axes, d)
-	}
-	y, mean, inverse := c.normalise(x, axes, epsilon)
-	y = c.add(ir.Mul, nil, y, c.id(1))
-	if c.operand(2) != nil {
-		y = c.add(ir.Add, nil, y, c.id(2))
-	}
-	c.set(y)
-	c.setN(1, mean)
-	c.setN(2, inverse)
-}
-
-func instanceNormalization(c *call) {
-	x := c.id(0)
-	s := c.typ(x).Shape
-	epsilon := float64(c.float("epsilon", 1e-5))
-	if c.err == nil && len(s) < 3 {
-		c.failf("operand of shape %v, want [N,C,spatial…]", s)
-	}
-	var axes []int
-	for d := 2; d < len(s); d++ {
-		axes = append(axes, d)
-	}
-	y, _, _ := c.normalise(x, axes, epsilon)
-	if c.err != nil {
-		return
-	}
-	shape := append([]int{s[1]}, slices.Repeat([]int{1}, len(s)-2)...)
-	y = c.add(ir.Mul, nil, y, c.reshape(c.id(1), shape...))
-	c.set(c.add(ir.Add, nil, y, c.reshape(c.id(2), shape...)))
 }

@@ -29,6 +29,17 @@ const (
 	Round                 // to the nearest integer, halves to even
 	Softplus              // ln(1 + e^x)
 	Elu                   // x < 0 ? P.A·(e^x − 1) : x
+	Sin                   // of radians, as Cos and Tan
+	Cos                   //
+	Tan                   //
+	Asin                  //
+	Acos                  //
+	Atan                  //
+	Sinh                  //
+	Cosh                  //
+	Asinh                 //
+	Acosh                 //
+	Atanh                 //
 	NumFns
 )
 
@@ -59,6 +70,17 @@ var fns = [NumFns]struct {
 	Round:       {"round", func(_ Params, x float64) float64 { return math.RoundToEven(x) }},
 	Softplus:    {"softplus", softplus},
 	Elu:         {"elu", elu},
+	Sin:         {"sin", func(_ Params, x float64) float64 { return math.Sin(x) }},
+	Cos:         {"cos", func(_ Params, x float64) float64 { return math.Cos(x) }},
+	Tan:         {"tan", func(_ Params, x float64) float64 { return math.Tan(x) }},
+	Asin:        {"asin", func(_ Params, x float64) float64 { return math.Asin(x) }},
+	Acos:        {"acos", func(_ Params, x float64) float64 { return math.Acos(x) }},
+	Atan:        {"atan", func(_ Params, x float64) float64 { return math.Atan(x) }},
+	Sinh:        {"sinh", func(_ Params, x float64) float64 { return math.Sinh(x) }},
+	Cosh:        {"cosh", func(_ Params, x float64) float64 { return math.Cosh(x) }},
+	Asinh:       {"asinh", func(_ Params, x float64) float64 { return math.Asinh(x) }},
+	Acosh:       {"acosh", func(_ Params, x float64) float64 { return math.Acosh(x) }},
+	Atanh:       {"atanh", func(_ Params, x float64) float64 { return math.Atanh(x) }},
 }
 
 // String returns the function's name, such as "sigmoid".
@@ -73,6 +95,9 @@ func (f Fn) String() string {
 func Eval(f Fn, p Params, x float32) float32 {
 	return float32(fns[f].eval(p, float64(x)))
 }
+
+// Eval64 returns f of one element in float64.
+func Eval64(f Fn, p Params, x float64) float64 { return fns[f].eval(p, x) }
 
 // Apply sets dst[i] = f(x[i]). dst and x have the same length and may be the
 // same slice.

@@ -14,10 +14,11 @@ const (
 	ReduceMean
 	ReduceMax
 	ReduceMin
+	ReduceProd
 	NumRedOps
 )
 
-var redNames = [NumRedOps]string{"reducesum", "reducemean", "reducemax", "reducemin"}
+var redNames = [NumRedOps]string{"reducesum", "reducemean", "reducemax", "reducemin", "reduceprod"}
 
 // String returns the reduction's name, such as "reducesum".
 func (op RedOp) String() string {
@@ -27,14 +28,17 @@ func (op RedOp) String() string {
 	return fmt.Sprintf("redop(%d)", uint8(op))
 }
 
+// Float is the set of element types that reductions and softmax take.
+type Float interface{ float32 | float64 }
+
 // chunk is how many results a reduction holds in registers or level-1 cache.
 const chunk = 64
 
 // Reduce reduces x, of the given shape, over axes (ascending). dst holds the
 // remaining dimensions in row-major order, one element when none remain. Sums
 // and means accumulate in float64, in row-major order. The sum of nothing is 0,
-// its mean NaN, its maximum −Inf and its minimum +Inf.
-func Reduce(op RedOp, dst, x []float32, shape, axes []int) {
+// its mean NaN, its maximum −Inf, its minimum +Inf and its product 1.
+func Reduce[T Float](op RedOp, dst, x []T, shape, axes []int) {
 	kept, red := splitAxes(shape, axes)
 	n := 1
 	for _, d := range red {
@@ -55,7 +59,7 @@ func Reduce(op RedOp, dst, x []float32, shape, axes []int) {
 				if op == ReduceMean {
 					v /= float64(n)
 				}
-				dst[out+i] = float32(v)
+				dst[out+i] = T(v)
 			}
 			out += len(a)
 		}
@@ -63,13 +67,15 @@ func Reduce(op RedOp, dst, x []float32, shape, axes []int) {
 }
 
 // reduceChunk reduces len(acc) results whose operands start at base, stride apart.
-func reduceChunk(op RedOp, acc []float64, x []float32, base, stride int, red []dim) {
+func reduceChunk[T Float](op RedOp, acc []float64, x []T, base, stride int, red []dim) {
 	init := 0.0
 	switch op {
 	case ReduceMax:
 		init = math.Inf(-1)
 	case ReduceMin:
 		init = math.Inf(1)
+	case ReduceProd:
+		init = 1
 	}
 	for i := range acc {
 		acc[i] = init
@@ -84,6 +90,8 @@ func reduceChunk(op RedOp, acc []float64, x []float32, base, stride int, red []d
 				acc[i] = max(acc[i], v)
 			case ReduceMin:
 				acc[i] = min(acc[i], v)
+			case ReduceProd:
+				acc[i] *= v
 			default:
 				acc[i] += v
 			}
@@ -143,28 +151,28 @@ func eachOffset(dims []dim, f func(off int)) {
 }
 
 // Softmax sets dst = e^(x−m) / Σ e^(x−m) along axis, with m the maximum.
-func Softmax(dst, x []float32, shape []int, axis int) {
+func Softmax[T Float](dst, x []T, shape []int, axis int) {
 	eachLane(shape, axis, func(base, n, stride int) {
 		m, sum := lane(x, base, n, stride)
 		for i, p := 0, base; i < n; i, p = i+1, p+stride {
-			dst[p] = float32(math.Exp(float64(x[p])-m) / sum)
+			dst[p] = T(math.Exp(float64(x[p])-m) / sum)
 		}
 	})
 }
 
 // LogSoftmax sets dst = x − m − ln Σ e^(x−m) along axis, with m the maximum.
-func LogSoftmax(dst, x []float32, shape []int, axis int) {
+func LogSoftmax[T Float](dst, x []T, shape []int, axis int) {
 	eachLane(shape, axis, func(base, n, stride int) {
 		m, sum := lane(x, base, n, stride)
 		l := math.Log(sum)
 		for i, p := 0, base; i < n; i, p = i+1, p+stride {
-			dst[p] = float32(float64(x[p]) - m - l)
+			dst[p] = T(float64(x[p]) - m - l)
 		}
 	})
 }
 
 // lane returns the maximum of a lane and Σ e^(x−m).
-func lane(x []float32, base, n, stride int) (m, sum float64) {
+func lane[T Float](x []T, base, n, stride int) (m, sum float64) {
 	m = math.Inf(-1)
 	for i, p := 0, base; i < n; i, p = i+1, p+stride {
 		m = max(m, float64(x[p]))

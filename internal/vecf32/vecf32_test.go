@@ -189,6 +189,8 @@ func TestReduce(t *testing.T) {
 					want[i] = math.Inf(-1)
 				case ReduceMin:
 					want[i] = math.Inf(1)
+				case ReduceProd:
+					want[i] = 1
 				}
 			}
 			i := 0
@@ -199,6 +201,8 @@ func TestReduce(t *testing.T) {
 					want[o] = math.Max(want[o], v)
 				case ReduceMin:
 					want[o] = math.Min(want[o], v)
+				case ReduceProd:
+					want[o] *= v
 				default:
 					want[o] += v
 				}

@@ -13,6 +13,7 @@
 //
 // To add an operator: write a function of type prepare and put it in the table
 // of table.go. Read eval.go, table.go, then the operators: elementwise.go,
-// numbers.go, move.go, strided.go, window.go, product.go (floating point), and
-// fixed.go, fixedproduct.go.
+// integers.go, compare.go, numbers.go, move.go, strided.go, indexed.go,
+// cumulate.go, window.go, product.go (floating point), and fixed.go,
+// fixedproduct.go.
 package eval

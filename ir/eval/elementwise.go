@@ -2,6 +2,7 @@ package eval
 
 import (
 	"errors"
+	"math"
 
 	"situ/internal/vecf32"
 	"situ/ir"
@@ -16,6 +17,16 @@ func unary(f vecf32.Fn) prepare {
 			p = vecf32.Params{A: a.Lo, B: a.Hi}
 		case *ir.AlphaBetaAttr:
 			p = vecf32.Params{A: a.Alpha, B: a.Beta}
+		}
+		if n.in[0].DType == ir.F64 {
+			return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
+				x := ir.Data[float64](in[0])
+				y := make([]float64, len(x))
+				for i, v := range x {
+					y[i] = vecf32.Eval64(f, p, v)
+				}
+				return ir.NewTensor(ir.F64, in[0].Shape, y), nil
+			}, nil
 		}
 		return narrowFloat(n, func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 			x := ir.Data[float32](in[0])
@@ -39,7 +50,9 @@ func binary(op vecf32.BinOp) prepare {
 			if act != nil {
 				return nil, errors.New("an activation on plain integers has no meaning")
 			}
-			return intBinary(op, n)
+			return intBinary(n)
+		case d == ir.F64:
+			return binary64(n, act)
 		}
 		shape := n.out.Shape
 		return narrowFloat(n, func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
@@ -50,6 +63,38 @@ func binary(op vecf32.BinOp) prepare {
 			return out, nil
 		})
 	}
+}
+
+// mapPairs sets y = f(a, b) with NumPy broadcasting of in[0] and in[1] to shape.
+func mapPairs[T, R ir.Elem](y []R, shape []int, in []*ir.Tensor, f func(a, b T) R) {
+	a, b := ir.Data[T](in[0]), ir.Data[T](in[1])
+	vecf32.EachRow(shape, in[0].Shape, in[1].Shape, func(r vecf32.Row) {
+		for i := range r.N {
+			y[r.Dst+i] = f(a[r.A+i*r.StrideA], b[r.B+i*r.StrideB])
+		}
+	})
+}
+
+// binary64 computes in float64.
+func binary64(n *node, act *ir.Act) (kernel, error) {
+	f := map[ir.OpKind]func(a, b float64) float64{
+		ir.Add: func(a, b float64) float64 { return a + b },
+		ir.Sub: func(a, b float64) float64 { return a - b },
+		ir.Mul: func(a, b float64) float64 { return a * b },
+		ir.Div: func(a, b float64) float64 { return a / b },
+		ir.Min: func(a, b float64) float64 { return min(a, b) },
+		ir.Max: func(a, b float64) float64 { return max(a, b) },
+		ir.Pow: math.Pow,
+	}[n.op.Kind]
+	if act != nil {
+		plain := f
+		f = func(a, b float64) float64 { return clamp64(act, plain(a, b)) }
+	}
+	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
+		y := make([]float64, n.out.Numel())
+		mapPairs(y, n.out.Shape, in, f)
+		return ir.NewTensor(ir.F64, n.out.Shape, y), nil
+	}, nil
 }
 
 func actOf(a ir.Attr) *ir.Act {
@@ -64,84 +109,21 @@ func actOf(a ir.Attr) *ir.Act {
 	return nil
 }
 
+// clamp64 applies an activation, which may be nil; NaN stays NaN.
+func clamp64(a *ir.Act, v float64) float64 {
+	if a != nil && v < float64(a.Lo) {
+		v = float64(a.Lo)
+	}
+	if a != nil && v > float64(a.Hi) {
+		v = float64(a.Hi)
+	}
+	return v
+}
+
 func clampAct(a *ir.Act, y []float32) {
 	if a != nil {
 		vecf32.Clamp(y, y, a.Lo, a.Hi)
 	}
-}
-
-// integer is the set of Go types that hold plain integers.
-type integer interface {
-	int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64
-}
-
-var errDivZero = errors.New("integer division by zero")
-
-// intBinary computes on plain integers: results wrap, division truncates
-// towards zero.
-func intBinary(op vecf32.BinOp, n *node) (kernel, error) {
-	if op == vecf32.Pow {
-		return nil, unsupported(n)
-	}
-	shape := n.out.Shape
-	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
-		out := ir.Zeros(in[0].DType, shape...)
-		var err error
-		switch y := out.Any().(type) {
-		case []int8:
-			err = intRows(op, y, shape, in)
-		case []uint8:
-			err = intRows(op, y, shape, in)
-		case []int16:
-			err = intRows(op, y, shape, in)
-		case []uint16:
-			err = intRows(op, y, shape, in)
-		case []int32:
-			err = intRows(op, y, shape, in)
-		case []uint32:
-			err = intRows(op, y, shape, in)
-		case []int64:
-			err = intRows(op, y, shape, in)
-		case []uint64:
-			err = intRows(op, y, shape, in)
-		}
-		return out, err
-	}, nil
-}
-
-func intRows[T interface {
-	integer
-	ir.Elem
-}](op vecf32.BinOp, y []T, shape []int, in []*ir.Tensor) error {
-	a, b := ir.Data[T](in[0]), ir.Data[T](in[1])
-	var err error
-	vecf32.EachRow(shape, in[0].Shape, in[1].Shape, func(r vecf32.Row) {
-		for i := range r.N {
-			v, w := a[r.A+i*r.StrideA], b[r.B+i*r.StrideB]
-			if op == vecf32.Div && w == 0 {
-				err = errDivZero
-				return
-			}
-			y[r.Dst+i] = intOp(op, v, w)
-		}
-	})
-	return err
-}
-
-func intOp[T integer](op vecf32.BinOp, a, b T) T {
-	switch op {
-	case vecf32.Add:
-		return a + b
-	case vecf32.Sub:
-		return a - b
-	case vecf32.Mul:
-		return a * b
-	case vecf32.Div:
-		return a / b
-	case vecf32.Min:
-		return min(a, b)
-	}
-	return max(a, b)
 }
 
 func prepareLUT(n *node) (kernel, error) {

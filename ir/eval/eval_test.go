@@ -186,7 +186,11 @@ func TestOperatorErrors(t *testing.T) {
 		{`%1 = const "z" : i32[3] {1, 0, 1}
   %2 = div %0, %1 : i32[3] @ "bad"`, `div "bad": integer division by zero`},
 		{`%1 = cast %0 : f64[3]
-  %2 = add %1, %1 : f64[3] @ "bad"`, `add "bad": f64 arithmetic`},
+  %2 = lrn %1 {axis=0, size=1, alpha=1, beta=1, bias=1} : f64[3] @ "bad"`, `lrn "bad": f64 arithmetic`},
+		{`%1 = const "i" : i64[1] {-4}
+  %2 = gatherelements %0, %1 {axis=0} : i32[1] @ "bad"`, `gatherelements "bad": index -4`},
+		{`%1 = const "z" : i32[3] {1, 0, 1}
+  %2 = mod %0, %1 : i32[3] @ "bad"`, `mod "bad": integer division by zero`},
 		{`%1 = reshape %0 {shape=[1,3,1,1]} : i32[1,3,1,1]
   %2 = avgpool %1 {kernel=[1,1]} : i32[1,3,1,1] @ "bad"`, `avgpool "bad": has no meaning on plain i32`},
 		{`%1 = reinterpret %0 : i32[3] scale=1e9 zero=0

@@ -79,11 +79,15 @@ func prepareGather(n *node) (kernel, error) {
 		out := ir.Zeros(n.out.DType, n.out.Shape...)
 		idx := ir.Data[int64](cast(in[1], ir.I64))
 		for i, k := range idx {
-			if k < 0 || k >= int64(x[ax]) {
+			at := k
+			if at < 0 {
+				at += int64(x[ax])
+			}
+			if at < 0 || at >= int64(x[ax]) {
 				return nil, fmt.Errorf("index %d is outside dimension %d of %v", k, ax, x)
 			}
 			copyStrided(out, layout{i * inner, []int{count * inner, 1}},
-				in[0], layout{int(k) * inner, []int{x[ax] * inner, 1}}, []int{outer, inner})
+				in[0], layout{int(at) * inner, []int{x[ax] * inner, 1}}, []int{outer, inner})
 		}
 		return out, nil
 	}, nil

@@ -216,6 +216,9 @@ func prepareMatMul(n *node) (kernel, error) {
 		return prepareFixedMatMul(n, p)
 	}
 	act := actOf(n.op.Attr)
+	if n.in[0].DType == ir.F64 {
+		return prepareMatMul64(n, p, act)
+	}
 	return narrowFloat(n, func(e *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		a, b := ir.Data[float32](in[0]), ir.Data[float32](in[1])
 		out := ir.Zeros(ir.F32, n.out.Shape...)
@@ -225,7 +228,7 @@ func prepareMatMul(n *node) (kernel, error) {
 			gemm.F32(y[i*p.m*p.n:], p.n, a[pairs[i].a:], p.k, p.m, p.k, p.n, b[pairs[i].b:], p.n)
 		}
 		switch {
-		case e.plain:
+		case e.plain || p.k == 0:
 			plainMatMulF32(p, y, a, b)
 		case len(pairs) == 1:
 			mul(0) // gemm.F32 is concurrent by itself
@@ -235,6 +238,26 @@ func prepareMatMul(n *node) (kernel, error) {
 		finishF32(y, p.n, operand(in, 2), act)
 		return out, nil
 	})
+}
+
+// prepareMatMul64 is the definition of a matrix product in float64.
+func prepareMatMul64(n *node, p *matPlan, act *ir.Act) (kernel, error) {
+	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
+		a, b := ir.Data[float64](in[0]), ir.Data[float64](in[1])
+		y := make([]float64, n.out.Numel())
+		bias := make([]float64, p.n)
+		if t := operand(in, 2); t != nil {
+			bias = ir.Data[float64](t)
+		}
+		p.plain(func(out, ai, bi, col int) {
+			sum := bias[col]
+			for k := range p.k {
+				sum += float64(a[ai+k] * b[bi+k*p.n])
+			}
+			y[out] = clamp64(act, sum)
+		})
+		return ir.NewTensor(ir.F64, n.out.Shape, y), nil
+	}, nil
 }
 
 // plainMatMulF32 is the definition of a matrix product, summed in float64.

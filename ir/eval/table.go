@@ -47,6 +47,12 @@ var table = [...]prepare{
 	ir.Softmax:    prepareSoftmax,
 	ir.LogSoftmax: prepareLogSoftmax,
 	ir.LRN:        prepareLRN,
+	ir.ReduceProd: reduction(vecf32.ReduceProd),
+	ir.CumSum:     prepareCumulate,
+	ir.CumProd:    prepareCumulate,
+	ir.TopK:       prepareTopK,
+	ir.Sample:     prepareSample,
+	ir.Det:        prepareDet,
 
 	ir.Add: binary(vecf32.Add),
 	ir.Sub: binary(vecf32.Sub),
@@ -55,6 +61,16 @@ var table = [...]prepare{
 	ir.Min: binary(vecf32.Min),
 	ir.Max: binary(vecf32.Max),
 	ir.Pow: binary(vecf32.Pow),
+
+	ir.Mod:        prepareMod,
+	ir.BitAnd:     intBinary,
+	ir.BitOr:      intBinary,
+	ir.BitXor:     intBinary,
+	ir.ShiftLeft:  intBinary,
+	ir.ShiftRight: intBinary,
+	ir.Equals:     prepareCompare,
+	ir.Less:       prepareCompare,
+	ir.LessEqual:  prepareCompare,
 
 	ir.Relu:        unary(vecf32.Relu),
 	ir.LeakyRelu:   unary(vecf32.LeakyRelu),
@@ -76,6 +92,18 @@ var table = [...]prepare{
 	ir.Softplus:    unary(vecf32.Softplus),
 	ir.Elu:         unary(vecf32.Elu),
 	ir.LUT:         prepareLUT,
+	ir.Sin:         unary(vecf32.Sin),
+	ir.Cos:         unary(vecf32.Cos),
+	ir.Tan:         unary(vecf32.Tan),
+	ir.Asin:        unary(vecf32.Asin),
+	ir.Acos:        unary(vecf32.Acos),
+	ir.Atan:        unary(vecf32.Atan),
+	ir.Sinh:        unary(vecf32.Sinh),
+	ir.Cosh:        unary(vecf32.Cosh),
+	ir.Asinh:       unary(vecf32.Asinh),
+	ir.Acosh:       unary(vecf32.Acosh),
+	ir.Atanh:       unary(vecf32.Atanh),
+	ir.Where:       prepareWhere,
 
 	ir.Reshape:   prepareReshape,
 	ir.Transpose: prepareTranspose,
@@ -85,11 +113,15 @@ var table = [...]prepare{
 	ir.Expand:    prepareExpand,
 	ir.Gather:    prepareGather,
 
+	ir.GatherElements:  prepareGatherElements,
+	ir.ScatterElements: prepareScatterElements,
+
 	ir.Cast:        prepareCast,
 	ir.Quantize:    prepareQuantize,
 	ir.Dequantize:  prepareDequantize,
 	ir.Requantize:  prepareRequantize,
 	ir.Reinterpret: prepareReinterpret,
+	ir.BitCast:     prepareBitCast,
 }
 
 // sharesOperand reports whether the result of an operator is its operand's
@@ -106,6 +138,9 @@ func prepareOp(g *ir.Graph, op *ir.Op) (kernel, error) {
 		if id != ir.NoValue {
 			n.in[i], n.consts[i] = g.Type(id), g.Value(id).Const
 		}
+	}
+	if n.out.Numel() == 0 {
+		return func(*env, []*ir.Tensor) (*ir.Tensor, error) { return ir.Zeros(n.out.DType, n.out.Shape...), nil }, nil
 	}
 	return table[op.Kind](n)
 }

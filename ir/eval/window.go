@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"errors"
+	"math"
 	"slices"
 
 	"situ/internal/vecf32"
@@ -101,11 +103,19 @@ func prepareAvgPool(n *node) (kernel, error) {
 func reduction(op vecf32.RedOp) prepare {
 	return func(n *node) (kernel, error) {
 		axes, shape := n.op.Attr.(*ir.ReduceAttr).Axes, n.in[0].Shape
-		switch {
+		switch d := n.in[0].DType; {
 		case n.quantised() && (op == vecf32.ReduceSum || op == vecf32.ReduceMean):
 			return prepareFixedReduce(op, n)
-		case n.in[0].DType.IsInt():
-			return intReduction(op, n)
+		case d == ir.U64:
+			return intReduction[uint64](op, n, d)
+		case d.IsInt():
+			return intReduction[int64](op, n, ir.I64)
+		case d == ir.F64:
+			return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
+				y := make([]float64, n.out.Numel())
+				vecf32.Reduce(op, y, ir.Data[float64](in[0]), shape, axes)
+				return ir.NewTensor(d, n.out.Shape, y), nil
+			}, nil
 		}
 		return narrowFloat(n, func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 			out := ir.Zeros(ir.F32, n.out.Shape...)
@@ -131,18 +141,18 @@ func reduceIndex(shape, axes []int) func(f func(i, out int)) {
 	}
 }
 
-// intReduction reduces plain integers, and the maximum and minimum of codes.
-// Sums wrap at 64 bits, means truncate towards zero.
-func intReduction(op vecf32.RedOp, n *node) (kernel, error) {
+// intReduction reduces plain integers, and the maximum and minimum of codes, in
+// the 64-bit type wide. Sums and products wrap, means truncate towards zero.
+func intReduction[T int64 | uint64](op vecf32.RedOp, n *node, wide ir.DType) (kernel, error) {
 	d := n.in[0].DType
-	if d == ir.U64 {
-		return nil, unsupported(n)
-	}
 	each := reduceIndex(n.in[0].Shape, n.op.Attr.(*ir.ReduceAttr).Axes)
-	count := int64(n.in[0].Numel() / n.out.Numel())
+	count := T(n.in[0].Numel() / n.out.Numel())
+	if count == 0 {
+		return emptyReduction(op, n)
+	}
 	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
-		x := ir.Data[int64](cast(in[0], ir.I64))
-		acc := make([]int64, n.out.Numel())
+		x := ir.Data[T](cast(in[0], wide))
+		acc := make([]T, n.out.Numel())
 		seen := make([]bool, len(acc))
 		each(func(i, o int) {
 			switch {
@@ -152,6 +162,8 @@ func intReduction(op vecf32.RedOp, n *node) (kernel, error) {
 				acc[o] = max(acc[o], x[i])
 			case op == vecf32.ReduceMin:
 				acc[o] = min(acc[o], x[i])
+			case op == vecf32.ReduceProd:
+				acc[o] *= x[i]
 			default:
 				acc[o] += x[i]
 			}
@@ -161,7 +173,28 @@ func intReduction(op vecf32.RedOp, n *node) (kernel, error) {
 				acc[i] /= count
 			}
 		}
-		return cast(ir.NewTensor(ir.I64, n.out.Shape, acc), d), nil
+		return cast(ir.NewTensor(wide, n.out.Shape, acc), d), nil
+	}, nil
+}
+
+// emptyReduction is the reduction of no integers: 0, 1, or the smallest or
+// largest integer, where a maximum or minimum starts. They have no mean.
+func emptyReduction(op vecf32.RedOp, n *node) (kernel, error) {
+	v := 0.0
+	switch op {
+	case vecf32.ReduceMean:
+		return nil, errors.New("the mean of no integers does not exist")
+	case vecf32.ReduceProd:
+		v = 1
+	case vecf32.ReduceMax:
+		v = math.Inf(-1)
+	case vecf32.ReduceMin:
+		v = math.Inf(1)
+	}
+	return func(*env, []*ir.Tensor) (*ir.Tensor, error) {
+		out := ir.Zeros(n.out.DType, n.out.Shape...)
+		fill(out, v)
+		return out, nil
 	}, nil
 }
 
@@ -169,13 +202,22 @@ func prepareSoftmax(n *node) (kernel, error) {
 	if n.quantised() {
 		return prepareFixedSoftmax(n)
 	}
-	return overAxis(n, vecf32.Softmax)
+	return overAxis(n, vecf32.Softmax[float32], vecf32.Softmax[float64])
 }
 
-func prepareLogSoftmax(n *node) (kernel, error) { return overAxis(n, vecf32.LogSoftmax) }
+func prepareLogSoftmax(n *node) (kernel, error) {
+	return overAxis(n, vecf32.LogSoftmax[float32], vecf32.LogSoftmax[float64])
+}
 
-func overAxis(n *node, f func(dst, x []float32, shape []int, axis int)) (kernel, error) {
+func overAxis(n *node, f func(dst, x []float32, shape []int, axis int), f64 func(dst, x []float64, shape []int, axis int)) (kernel, error) {
 	axis := n.op.Attr.(*ir.AxisAttr).Axis
+	if n.in[0].DType == ir.F64 {
+		return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
+			y := make([]float64, in[0].Numel())
+			f64(y, ir.Data[float64](in[0]), in[0].Shape, axis)
+			return ir.NewTensor(ir.F64, in[0].Shape, y), nil
+		}, nil
+	}
 	return narrowFloat(n, func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		out := ir.Zeros(ir.F32, in[0].Shape...)
 		f(ir.Data[float32](out), ir.Data[float32](in[0]), in[0].Shape, axis)

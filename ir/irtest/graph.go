@@ -15,7 +15,8 @@ type Options struct {
 	MaxOps   int         // operators drawn, default 8; some draw two (a flattening reshape first)
 	MaxElems int         // elements of one value, default 4096
 	MaxDim   int         // input height, width and channels, default 8
-	Kinds    []ir.OpKind // operators to draw from, default all that the package can make
+	Kinds    []ir.OpKind // operators to draw from, default all with a fixed-point form or a table for one
+	Plain    bool        // draw from the operators without a fixed-point form, too
 }
 
 func (o Options) withDefaults() Options {
@@ -99,6 +100,11 @@ func newBuilder(t *rapid.T, opts Options) *builder {
 	}
 	for _, m := range makers {
 		if b.opts.Kinds == nil || slices.Contains(b.opts.Kinds, m.kind) {
+			b.makers = append(b.makers, m)
+		}
+	}
+	for _, m := range plainMakers {
+		if b.opts.Plain || slices.Contains(b.opts.Kinds, m.kind) {
 			b.makers = append(b.makers, m)
 		}
 	}

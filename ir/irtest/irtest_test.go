@@ -1,6 +1,7 @@
 package irtest
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,7 +15,7 @@ func TestCoverage(t *testing.T) {
 	seen := map[ir.OpKind]int{}
 	grouped, branches, ops, graphs := 0, 0, 0, 0
 	check := func(t *rapid.T) {
-		g := Graph(t, Options{MaxOps: 20, MaxElems: 1000})
+		g := Graph(t, Options{MaxOps: 20, MaxElems: 1000, Plain: true})
 		for i := range g.Ops {
 			seen[g.Ops[i].Kind]++
 			if a, ok := g.Ops[i].Attr.(*ir.ConvAttr); ok && a.Groups > 1 {
@@ -41,7 +42,7 @@ func TestCoverage(t *testing.T) {
 	for range 20 { // rare operators are drawn about once in 100 graphs
 		rapid.Check(t, check)
 	}
-	for _, m := range makers {
+	for _, m := range slices.Concat(makers, plainMakers) {
 		if seen[m.kind] == 0 {
 			t.Errorf("%d graphs with %d operators, none of them %v", graphs, ops, m.kind)
 		}
