@@ -1,0 +1,184 @@
+package ptx
+
+import "math"
+
+// A footprint is which sectors of each buffer a launch touches. For a sampled
+// launch it also estimates what the whole grid would touch.
+type footprint struct {
+	regions []*region
+	of      []*bufferFoot // by region, nil until touched
+	last    int
+	sampled bool
+}
+
+// bufferFoot is the footprint of one buffer.
+type bufferFoot struct {
+	read, written, fetched set
+	// Of a sampled launch: which block touched a sector last, and how many
+	// pairs of a block and a sector there are.
+	readBy, writtenBy       []int32
+	readPairs, writtenPairs int64
+	reads, writes           int64 // transactions
+	first, again            int64 // sectors fetched from memory: the first time, and after that
+}
+
+// set is a bit set with the number of its members.
+type set struct {
+	bits []uint64
+	n    int64
+}
+
+func (s *set) add(i uint64) bool {
+	b := uint64(1) << (i % 64)
+	if s.bits[i/64]&b != 0 {
+		return false
+	}
+	s.bits[i/64] |= b
+	s.n++
+	return true
+}
+
+func newFootprint(l *launch) *footprint {
+	return &footprint{regions: l.regions, of: make([]*bufferFoot, len(l.regions)), sampled: l.blocks != nil}
+}
+
+// at returns the footprint of the buffer a sector lies in, and its index there.
+func (f *footprint) at(sector uint64) (*bufferFoot, uint64) {
+	addr := sector * sectorBytes
+	r := f.regions[f.last]
+	if addr-r.base >= uint64(len(r.data)) {
+		lo, hi := 0, len(f.regions)-1
+		for lo < hi {
+			mid := (lo + hi + 1) / 2
+			if f.regions[mid].base <= addr {
+				lo = mid
+			} else {
+				hi = mid - 1
+			}
+		}
+		f.last = lo
+		r = f.regions[lo]
+	}
+	b := f.of[f.last]
+	if b == nil {
+		n := (len(r.data) + sectorBytes - 1) / sectorBytes
+		words := (n + 63) / 64
+		b = &bufferFoot{
+			read: set{bits: make([]uint64, words)}, written: set{bits: make([]uint64, words)},
+			fetched: set{bits: make([]uint64, words)},
+		}
+		if f.sampled {
+			b.readBy, b.writtenBy = make([]int32, n), make([]int32, n)
+		}
+		f.of[f.last] = b
+	}
+	return b, (addr - r.base) / sectorBytes
+}
+
+// block adds what the i-th block that ran sent.
+func (f *footprint) block(i int, stream []transaction) {
+	by := int32(i + 1)
+	for _, t := range stream {
+		b, s := f.at(t.sector)
+		if t.reads {
+			b.reads++
+			b.read.add(s)
+			if f.sampled && b.readBy[s] != by {
+				b.readBy[s] = by
+				b.readPairs++
+			}
+		}
+		if t.written != 0 {
+			b.writes++
+			b.written.add(s)
+			if f.sampled && b.writtenBy[s] != by {
+				b.writtenBy[s] = by
+				b.writtenPairs++
+			}
+		}
+	}
+}
+
+// fetch notes whether a read of a sector went to memory.
+func (f *footprint) fetch(sector uint64, miss bool) {
+	b, s := f.at(sector)
+	first := b.fetched.add(s)
+	switch {
+	case miss && first:
+		b.first++
+	case miss:
+		b.again++
+	}
+}
+
+// unique estimates how many different sectors the whole grid of total blocks
+// touches, when n of them, chosen at random, touch seen ones in pairs pairs of
+// block and sector. It assumes that within a buffer each sector is touched by
+// the same number k of blocks. Then the sample sees a sector with probability
+//
+//	p(k) = 1 - C(total-k, n) / C(total, n)
+//
+// and seen / pairs = p(k) / (k·n/total), which is solved for k by bisection.
+func unique(seen, pairs int64, n, total int, limit int64) int64 {
+	if seen == 0 || n >= total {
+		return seen
+	}
+	f := float64(n) / float64(total)
+	p := func(k float64) float64 {
+		if k > float64(total-n) {
+			return 1
+		}
+		lg := func(x float64) float64 { v, _ := math.Lgamma(x + 1); return v }
+		t, m := float64(total), float64(n)
+		return 1 - math.Exp(lg(t-k)-lg(t-k-m)-lg(t)+lg(t-m))
+	}
+	ratio := float64(seen) / float64(pairs)
+	lo, hi := 1.0, float64(total)
+	for range 60 {
+		k := (lo + hi) / 2
+		if p(k)/(k*f) > ratio {
+			lo = k
+		} else {
+			hi = k
+		}
+	}
+	return min(int64(math.Round(float64(seen)/p(lo))), limit)
+}
+
+// estimate is the traffic of the whole grid between L2 and memory, from that
+// of a sample: sectors fetched for the first time follow the estimated
+// footprint, those fetched or written again follow the accesses beyond it.
+func (f *footprint) estimate(n, total int, writtenSectors int64) (readBytes, writeBytes int64) {
+	scale := float64(total) / float64(n)
+	var again, repeats, allRepeats, first float64
+	var rewritten, allRewrites, footWritten, written float64
+	for i, b := range f.of {
+		if b == nil {
+			continue
+		}
+		limit := int64(len(f.regions[i].data)+sectorBytes-1) / sectorBytes
+		if b.read.n > 0 {
+			u := float64(unique(b.read.n, b.readPairs, n, total, limit))
+			first += u * float64(b.first) / float64(b.read.n)
+			again += float64(b.again)
+			repeats += float64(b.reads - b.read.n)
+			allRepeats += max(0, float64(b.reads)*scale-u)
+		}
+		if b.written.n > 0 {
+			u := float64(unique(b.written.n, b.writtenPairs, n, total, limit))
+			footWritten += u
+			written += float64(b.written.n)
+			rewritten += float64(b.writes - b.written.n)
+			allRewrites += max(0, float64(b.writes)*scale-u)
+		}
+	}
+	reads := first
+	if repeats > 0 {
+		reads += allRepeats * again / repeats
+	}
+	writes := footWritten
+	if rewritten > 0 {
+		writes += allRewrites * max(0, float64(writtenSectors)-written) / rewritten
+	}
+	return int64(math.Round(reads)) * sectorBytes, int64(math.Round(writes)) * sectorBytes
+}
