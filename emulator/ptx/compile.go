@@ -16,15 +16,15 @@ type kernel struct {
 	maxThreads int
 	liveRegs   int
 
-	code       []instr
-	n32, n64   int // registers in each bank
-	preds      int
-	zero32     []int32 // read before written on some path: cleared first
-	zero64     []int32
-	specials   []pinned
-	c32        []uint32
-	c64        []uint64
-	relocs     []reloc
+	code     []instr
+	n32, n64 int // registers in each bank
+	preds    int
+	zero32   []int32 // read before written on some path: cleared first
+	zero64   []int32
+	specials []pinned
+	c32      []uint32
+	c64      []uint64
+	relocs   []reloc
 }
 
 // pinned is a special register and its place in the 32-bit bank.

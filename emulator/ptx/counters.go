@@ -34,22 +34,22 @@ type BufferTraffic struct {
 // if they are a sample, every number is scaled to the grid by blocks, and
 // DRAM traffic and buffers are estimated as docs/ptx.md says.
 type Counters struct {
-	Kernel          string
-	Grid, Block     [3]int
-	Blocks          int   // of the grid
-	Sampled         []int // blocks that ran, as linear indices; nil: all
-	Seed            uint64
-	WarpsPerBlock   int
-	SharedBytes     int // of a block
-	Total           Count
-	Classes         [classes]Count // by Class
-	Opcodes         []OpcodeCount  // most threads first
-	RegisterReads   int64          // 32-bit registers read by threads
-	RegisterWrites  int64
-	DivergentWarps  int64 // branches that split a warp
-	Traffic         Traffic
-	Buffers         []BufferTraffic // that were touched, by address
-	LiveRegisters   int             // see KernelInfo
+	Kernel         string
+	Grid, Block    [3]int
+	Blocks         int   // of the grid
+	Sampled        []int // blocks that ran, as linear indices; nil: all
+	Seed           uint64
+	WarpsPerBlock  int
+	SharedBytes    int // of a block
+	Total          Count
+	Classes        [classes]Count // by Class
+	Opcodes        []OpcodeCount  // most threads first
+	RegisterReads  int64          // 32-bit registers read by threads
+	RegisterWrites int64
+	DivergentWarps int64 // branches that split a warp
+	Traffic        Traffic
+	Buffers        []BufferTraffic // that were touched, by address
+	LiveRegisters  int             // see KernelInfo
 }
 
 // counters adds up what the workers counted.
