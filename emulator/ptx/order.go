@@ -12,6 +12,7 @@ type order struct {
 	stopped bool
 	pending map[int][]transaction
 	group   [][]transaction // blocks resident together
+	groups  int32           // drained so far
 	entries int             // transactions in group
 	free    [][]transaction
 
@@ -101,6 +102,7 @@ func (o *order) stop() {
 
 // drain sends the group through L2, a turn of each block after the other.
 func (o *order) drain() {
+	o.groups++
 	for at, left := 0, true; left; at += turn {
 		left = false
 		for _, s := range o.group {
@@ -112,7 +114,7 @@ func (o *order) drain() {
 				misses := o.l2.misses
 				o.l2.access(t)
 				if t.reads {
-					o.foot.fetch(t.sector, o.l2.misses > misses)
+					o.foot.fetch(t.sector, o.groups, o.l2.misses > misses)
 				}
 			}
 		}
