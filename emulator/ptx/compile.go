@@ -230,7 +230,7 @@ func (c *compiler) src(o operand, t typ) (int32, error) {
 	switch o.kind {
 	case opReg:
 		r := c.regs[o.reg]
-		if r.class != want || want == class32 && r.bits < t.bits {
+		if r.class != want || want == class32 && r.bits != t.bits {
 			return 0, c.errorf("%s has %d bits, the instruction reads %v", o.name, r.bits, t)
 		}
 		if o.neg && want != classPred {
@@ -241,11 +241,8 @@ func (c *compiler) src(o operand, t typ) (int32, error) {
 	case opImm:
 		return c.immediate(o, t)
 	case opSpecial:
-		if want == classPred {
-			return 0, c.errorf("%s is no predicate", o.name)
-		}
-		if want == class64 {
-			return 0, c.errorf("%s has 32 bits", o.name)
+		if t.bits != 32 {
+			return 0, c.errorf("%s has 32 bits, the instruction reads %v", o.name, t)
 		}
 		v, ok := c.special[int(o.value)]
 		if !ok {
