@@ -25,6 +25,7 @@ type worker struct {
 	rising  bool
 	phase   uint64
 	banks   [banks]bankState
+	tile    mmaTile
 }
 
 // slice is how many instructions a warp executes before the next one's turn,
