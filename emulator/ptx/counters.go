@@ -21,8 +21,9 @@ type OpcodeCount struct {
 	Count
 }
 
-// A BufferTraffic is the part of a buffer that a launch touched, in whole
-// sectors, however often.
+// A BufferTraffic is what a launch touched of a buffer, in whole sectors,
+// however often. A buffer into which arguments point is cut there; the name of
+// a part has its offset behind a plus.
 type BufferTraffic struct {
 	Name                    string
 	Addr                    uint64
@@ -131,10 +132,10 @@ func (l *launch) counters(workers []*worker) *Counters {
 		if b == nil {
 			continue
 		}
-		r := l.regions[i]
-		limit := int64(len(r.data)+sectorBytes-1) / sectorBytes
+		r := o.foot.spans[i]
+		limit := r.sectors()
 		c.Buffers = append(c.Buffers, BufferTraffic{
-			Name: r.name, Addr: r.base, Bytes: len(r.data),
+			Name: r.name, Addr: r.base, Bytes: r.size,
 			ReadBytes:    sectorBytes * unique(b.read.n, b.readPairs, n, l.grid, limit),
 			WrittenBytes: sectorBytes * unique(b.written.n, b.writtenPairs, n, l.grid, limit),
 		})

@@ -1,15 +1,54 @@
 package ptx
 
-import "math"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
 
 // A footprint is which sectors of each buffer a launch touches. For a sampled
-// launch it also estimates what the whole grid would touch.
+// launch it also estimates what the whole grid would touch. Buffers are cut
+// where a pointer among the arguments points, as what lies there is likely to
+// be used in another way.
 type footprint struct {
-	regions []*region
-	of      []*bufferFoot // by region, nil until touched
+	spans   []span
+	of      []*bufferFoot // by span, nil until touched
 	last    int
 	sampled bool
 }
+
+// A span is a buffer or a part of one.
+type span struct {
+	name string
+	base uint64
+	size int
+}
+
+// spans returns the buffers in the order of their addresses, cut at pointers.
+func (l *launch) spans() []span {
+	var cuts []uint64
+	for _, a := range l.cfg.Args {
+		if len(a) == 8 {
+			cuts = append(cuts, binary.LittleEndian.Uint64(a)&^(sectorBytes-1))
+		}
+	}
+	slices.Sort(cuts)
+	var out []span
+	for _, r := range l.regions {
+		s := span{r.name, r.base, len(r.data)}
+		for _, c := range slices.Compact(cuts) {
+			if at := c - s.base; c > s.base && at < uint64(s.size) {
+				out = append(out, span{s.name, s.base, int(at)})
+				s = span{fmt.Sprintf("%s+%d", r.name, c-r.base), c, s.size - int(at)}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (s span) sectors() int64 { return int64(s.size+sectorBytes-1) / sectorBytes }
 
 // bufferFoot is the footprint of one buffer.
 type bufferFoot struct {
@@ -44,29 +83,30 @@ func (s *set) add(i uint64) bool {
 }
 
 func newFootprint(l *launch) *footprint {
-	return &footprint{regions: l.regions, of: make([]*bufferFoot, len(l.regions)), sampled: l.blocks != nil}
+	spans := l.spans()
+	return &footprint{spans: spans, of: make([]*bufferFoot, len(spans)), sampled: l.blocks != nil}
 }
 
 // at returns the footprint of the buffer a sector lies in, and its index there.
 func (f *footprint) at(sector uint64) (*bufferFoot, uint64) {
 	addr := sector * sectorBytes
-	r := f.regions[f.last]
-	if addr-r.base >= uint64(len(r.data)) {
-		lo, hi := 0, len(f.regions)-1
+	r := f.spans[f.last]
+	if addr-r.base >= uint64(r.size) {
+		lo, hi := 0, len(f.spans)-1
 		for lo < hi {
 			mid := (lo + hi + 1) / 2
-			if f.regions[mid].base <= addr {
+			if f.spans[mid].base <= addr {
 				lo = mid
 			} else {
 				hi = mid - 1
 			}
 		}
 		f.last = lo
-		r = f.regions[lo]
+		r = f.spans[lo]
 	}
 	b := f.of[f.last]
 	if b == nil {
-		n := (len(r.data) + sectorBytes - 1) / sectorBytes
+		n := int(r.sectors())
 		words := (n + 63) / 64
 		b = &bufferFoot{read: set{bits: make([]uint64, words)}, written: set{bits: make([]uint64, words)}}
 		if f.sampled {
@@ -128,7 +168,7 @@ func (f *footprint) fetch(sector uint64, group int32, miss bool) {
 
 // unique estimates how many different sectors the whole grid of total blocks
 // touches, when n of them, chosen at random, touch seen ones in pairs pairs of
-// block and sector. It assumes that within a buffer each sector is touched by
+// block and sector. It assumes that within a span each sector is touched by
 // the same number k of blocks. Then the sample sees a sector with probability
 //
 //	p(k) = 1 - C(total-k, n) / C(total, n)
@@ -174,7 +214,7 @@ func (f *footprint) estimate(n, total int, writtenSectors int64) (readBytes, wri
 		if b == nil {
 			continue
 		}
-		limit := int64(len(f.regions[i].data)+sectorBytes-1) / sectorBytes
+		limit := f.spans[i].sectors()
 		if b.read.n > 0 {
 			u := float64(unique(b.read.n, b.readPairs, n, total, limit))
 			reads += u*float64(b.first)/float64(b.read.n) + scale*float64(b.nearMiss)

@@ -244,6 +244,20 @@ func TestSample(t *testing.T) {
 	text := copyText(2, 3, "ld.global.u32")
 	sample := func(c *LaunchConfig) { c.Sample = Sample{Blocks: 9, Seed: 4} }
 	within2(t, "copy", runCopy(t, text, 2, sample), runCopy(t, text, 2, nil))
+	// Source and destination in one buffer: the arguments tell them apart.
+	one := func(s Sample) *Counters {
+		mem := NewMemory(1 << 24)
+		_, a := buffer(t, mem, "arena", 12*64*128)
+		return run(t, parse(t, text), "k", LaunchConfig{
+			Grid: [3]int{64}, Block: [3]int{128}, Memory: mem, Sample: s,
+			Args: []Arg{U64(a + 8*64*128), U64(a)},
+		})
+	}
+	all = one(Sample{})
+	within2(t, "arena", one(Sample{Blocks: 9, Seed: 4}), all)
+	if len(all.Buffers) != 2 || all.Buffers[1].Name != "arena+65536" || all.Buffers[1].WrittenBytes != 4*64*128 {
+		t.Errorf("%+v", all.Buffers)
+	}
 	// The same seed, the same counters.
 	if a, b := runCopy(t, text, 2, sample).String(), runCopy(t, text, 2, sample).String(); a != b {
 		t.Errorf("two runs of one sample differ:\n%s\n%s", a, b)
