@@ -9,7 +9,7 @@
 // which VPHADDD folds to eight sums in Y0, by column. C and D have even columns
 // in one register and odd ones in the next.
 //
-// DI words of B; R8, R9 low and high half of the rows of A; R10, R11 even and
+// DI words of B, on the stack; R8, R9 low and high half of the rows of A; R10, R11 even and
 // odd columns of C, R12, R13 of D; SI offset of the row.
 
 #define WIDEN(I) \
@@ -51,11 +51,11 @@
 	VMOVDQU    X0, (R12)(SI*1); \
 	VMOVDQU    X1, (R13)(SI*1)
 
-TEXT ·mmaSigned(SB), NOSPLIT, $0-8
+TEXT ·mmaSigned(SB), NOSPLIT, $512-8
 	MOVQ t+0(FP), AX
 	MOVQ (mmaTile_b+0)(AX), BX
 	MOVQ (mmaTile_b+8)(AX), CX
-	LEAQ mmaTile_words(AX), DI
+	LEAQ words-512(SP), DI
 	WIDEN(0)
 	WIDEN(1)
 	WIDEN(2)

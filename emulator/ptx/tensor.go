@@ -158,11 +158,10 @@ func (c *compiler) selectMMA(mods []string) error {
 	return nil
 }
 
-// mmaTile is the operands of mma.m16n8k32, and room for B widened to words.
+// mmaTile is the operands of mma.m16n8k32.
 type mmaTile struct {
 	a, c, d [4]l32
 	b       [2]l32
-	words   [16][16]int16
 }
 
 // selectFastMMA replaces the portable loops, unless the result shares

@@ -151,6 +151,9 @@ func TestWarpOperations(t *testing.T) {
 		{"all of the negation", "setp.eq.u32 %p0, %r0, 40; vote.sync.all.pred %p1, !%p0, -1; selp.u32 %r1, 1, 0, %p1;", func(i uint32) uint32 { return 1 - i/32 }},
 		{"lane and warp", "mov.u32 %r2, %laneid; mov.u32 %r3, %warpid; mov.u32 %r4, WARP_SZ; mad.lo.u32 %r1, %r3, %r4, %r2;", func(i uint32) uint32 { return i }},
 		{"lane masks", "mov.u32 %r2, %lanemask_lt; popc.b32 %r1, %r2;", func(i uint32) uint32 { return i % 32 }},
+		{"all lane masks", "mov.u32 %r2, %lanemask_le; mov.u32 %r3, %lanemask_gt; mov.u32 %r4, %lanemask_ge; mov.u32 %r5, %lanemask_eq; mov.u32 %r6, %lanemask_lt; xor.b32 %r1, %r2, %r3; xor.b32 %r7, %r4, %r6; and.b32 %r1, %r1, %r7; and.b32 %r8, %r2, %r4; xor.b32 %r8, %r8, %r5; sub.u32 %r1, %r1, %r8; clz.b32 %r9, %r5; add.u32 %r1, %r1, %r9;", func(i uint32) uint32 {
+			return 30 - i%32 // all ones, no bit that differs, and 31-lane
+		}},
 		{"pack and unpack in place", "mov.b32 %r1, 0x12345678; mov.b32 {%h0, %h1}, %r1; mov.b32 %r1, {%h1, %h0};", func(uint32) uint32 { return 0x56781234 }},
 		{"64 bits of 32", "mov.b64 %rd5, {%r0, 9}; mov.b64 {_, %r1}, %rd5; cvt.u32.u64 %r2, %rd5; add.u32 %r1, %r1, %r2;", func(i uint32) uint32 { return i + 9 }},
 		{"insert", "bfi.b32 %r1, %r0, 0xffffffff, 8, 4;", func(i uint32) uint32 { return 0xfffff0ff | i&15<<8 }},
