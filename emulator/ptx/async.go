@@ -3,7 +3,6 @@ package ptx
 import (
 	"math/bits"
 	"slices"
-	"strconv"
 )
 
 // An asyncCopy is a cp.async of a warp that has not arrived. The source is read
@@ -133,7 +132,7 @@ func (w *warp) whole() bool {
 // says and the rest is zero.
 func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	if len(w.copies) >= maxCopies {
-		w.fault(-1, "more than %s copies under way", strconv.Itoa(maxCopies))
+		w.fault(-1, "more than %d copies under way", maxCopies)
 		return
 	}
 	n := len(w.copies)

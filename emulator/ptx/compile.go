@@ -160,7 +160,10 @@ func (c *compiler) layout() error {
 	}
 	for _, st := range c.t.stmts {
 		for _, a := range st.args {
-			for _, o := range append(a.list, a) {
+			if a.kind == opSym {
+				place(a.sym)
+			}
+			for _, o := range a.list {
 				if o.kind == opSym {
 					place(o.sym)
 				}

@@ -286,32 +286,23 @@ func (l *launch) run() (*Counters, error) {
 	}
 	l.order = newOrder(l, total)
 	workers := make([]*worker, min(l.cfg.Workers, total))
-	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
 	for i := range workers {
 		workers[i] = newWorker(l)
-		wg.Go(func() {
-			errs[i] = workers[i].blocks(total)
-		})
+		wg.Go(func() { workers[i].blocks(total) })
 	}
 	wg.Wait()
-	// The first failing block in grid order would be nicer still, but which
-	// blocks ran before the others stopped is a matter of time.
-	if err := errors.Join(firstError(errs)); err != nil {
-		return nil, err
+	// Of several blocks that failed the first in the grid: those before it have
+	// all run to their end.
+	var failed *worker
+	for _, w := range workers {
+		if w.err != nil && (failed == nil || w.failedAt < failed.failedAt) {
+			failed = w
+		}
+	}
+	if failed != nil {
+		return nil, failed.err
 	}
 	l.order.finish()
 	return l.counters(workers), nil
 }
-
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, errStopped) {
-			return err
-		}
-	}
-	return nil
-}
-
-// errStopped is the error of a worker that stops because another one failed.
-var errStopped = errors.New("stopped")

@@ -65,21 +65,21 @@ func (o *order) buffer() []transaction {
 	return nil
 }
 
-// admit takes the stream of block i; false if the launch has failed.
-func (o *order) admit(i int, stream []transaction) bool {
+// admit takes the stream of block i.
+func (o *order) admit(i int, stream []transaction) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i >= o.next+window && !o.stopped {
 		o.cond.Wait()
 	}
 	if o.stopped {
-		return false
+		return
 	}
 	o.pending[i] = stream
 	for {
 		s, ok := o.pending[o.next]
 		if !ok {
-			return true
+			return
 		}
 		delete(o.pending, o.next)
 		o.foot.block(o.next, s)

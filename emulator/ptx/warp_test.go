@@ -280,6 +280,22 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
+// Whichever block fails first in time, the error is that of the first in the
+// grid.
+func TestFirstFailure(t *testing.T) {
+	body := `mov.u32 %r1, %ctaid.x; setp.lt.u32 %p0, %r1, 20; @%p0 bra A; setp.eq.u32 %p1, %r1, 20; mov.u32 %r2, 0;
+@!%p1 bra B;
+L: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 20000; @%p2 bra L;
+B: ld.global.u32 %r3, [%rd0+256];
+A: ret;`
+	for range 5 {
+		err := launchError(t, body, func(c *LaunchConfig) { c.Grid[0], c.Workers, c.MaxSteps = 64, 4, 1<<20 })
+		if !strings.Contains(err.Error(), "block [20 0 0]") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestCancel(t *testing.T) {
 	m := parse(t, snippet("A: bra A;"))
 	mem := NewMemory(1 << 10)
