@@ -64,6 +64,7 @@ func TestBadDescriptions(t *testing.T) {
 		{"empty figure", variant + "dies: {}\n", []string{"f.yaml:3:1: dies: is empty or zero"}},
 		{"mesh", variant + "clusters_per_die: {value: 6, source: x, confidence: A}\nmesh_columns: {value: 4, source: x, confidence: A}\n", []string{"f.yaml:4:1: mesh_columns: 4 does not divide clusters_per_die, 6"}},
 		{"int4 columns", variant + "array:\n  cols_int4: {value: 100, source: x, confidence: A}\n", []string{"f.yaml:4:3: array.cols_int4: 100 columns"}},
+		{"odd int4 columns", variant + "array:\n  cols: {value: 1, source: x, confidence: A}\n  cols_int4: {value: 1, source: x, confidence: A}\n", []string{"f.yaml:5:3: array.cols_int4: 1 is odd"}},
 		{"input bits", variant + "array:\n  input_bits_per_cycle: {value: 3, source: x, confidence: A}\n", []string{"3 does not divide 8"}},
 		{"no room for a tile", variant + "weight_sram:\n  bytes: {value: 4096, source: x, confidence: A}\n", []string{"4096 B hold not even one array of weights, 8192 B"}},
 		{"all problems at once", variant + "dies: {value: -1, source: x, confidence: A}\nclock_mhz: {value: 0, source: x, confidence: Q}\n",

@@ -75,8 +75,8 @@ func (c *Chip) Validate() error {
 	if b := c.Array.InputBitsPerCycle.Int(); 8%b != 0 {
 		v.fail("array.input_bits_per_cycle", "%d does not divide 8", b)
 	}
-	if c.Array.Rows.Int()*c.Array.ColsInt4.Int()%2 != 0 {
-		v.fail("array.rows", "a tile of 4-bit weights is not a whole number of bytes")
+	if n := c.Array.ColsInt4.Int(); n%2 != 0 {
+		v.fail("array.cols_int4", "%d is odd, so that a row of 4-bit weights is not a whole number of bytes", n)
 	}
 	if tile := max(c.TileBytes(8), c.TileBytes(4)); c.WeightSRAM.Bytes.Int() < tile {
 		v.fail("weight_sram.bytes", "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)

@@ -50,6 +50,12 @@ type Quantisation struct {
 	WeightBits int
 }
 
+// MemoryLimit bounds the bytes of intermediate tensors that are alive at once
+// while a model is evaluated: for its calibration here, and as the reference that
+// programs are compared with. Real models stay far below it; a small file that
+// states absurd shapes does not.
+const MemoryLimit = 1 << 29
+
 // Range is an interval of real numbers.
 type Range struct{ Lo, Hi float64 }
 
@@ -81,7 +87,7 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	}
 	for i, in := range q.Inputs {
 		var bad error
-		_, err := e.Run(s.ctx, in, eval.Options{Observe: func(id ir.ValueID, t *ir.Tensor) {
+		_, err := e.Run(s.ctx, in, eval.Options{MemoryLimit: MemoryLimit, Observe: func(id ir.ValueID, t *ir.Tensor) {
 			if h := seen[id]; h != nil && bad == nil && !h.add(ir.Data[float32](t)) {
 				bad = fmt.Errorf("value %q is NaN or infinite", g.Value(id).Name)
 			}

@@ -19,8 +19,9 @@ import (
 // stay as they are.
 
 // correctionWork bounds the multiply-accumulates that measuring takes, and
-// correctionSamples the number of inputs. Larger models, whose layers are wide
-// enough to average rounding out, are not corrected.
+// correctionSamples the number of inputs; the tensors stay within MemoryLimit.
+// Larger models, whose layers are wide enough to average rounding out, are not
+// corrected.
 const (
 	correctionWork    = 4e9
 	correctionSamples = 32
@@ -42,18 +43,23 @@ type sample struct {
 // newCorrector returns nil when the graph is too large or nothing is to be
 // corrected.
 func newCorrector(q *quantiser, inputs [][]*ir.Tensor) *corrector {
-	work := int64(1)
+	work, size := int64(1), int64(1) // size: bytes of all values of a sample
 	for i := range q.old.Ops {
 		work += Work(q.old, &q.old.Ops[i])
 	}
-	n := min(int64(len(inputs)), correctionSamples, int64(correctionWork)/(2*work))
+	for i := range q.old.Values {
+		if v := &q.old.Values[i]; v.Const == nil {
+			size += 3 * 4 * int64(v.Type.Numel())
+		}
+	}
+	n := min(int64(len(inputs)), correctionSamples, int64(correctionWork)/(2*work), MemoryLimit/size)
 	if n == 0 {
 		return nil
 	}
 	c := &corrector{q: q, uses: q.old.Uses()}
-	size := len(q.old.Values)
+	values := len(q.old.Values)
 	for _, in := range inputs[:n] {
-		s := sample{make([]*ir.Tensor, size), make([]*ir.Tensor, size), make([]*ir.Tensor, size)}
+		s := sample{make([]*ir.Tensor, values), make([]*ir.Tensor, values), make([]*ir.Tensor, values)}
 		for id := range q.old.Values {
 			s.set(q, ir.ValueID(id), q.old.Values[id].Const, q.old.Values[id].Const)
 		}

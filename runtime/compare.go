@@ -48,7 +48,7 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
-	inputs, warnings, err := chooseInputs(m, nil, q)
+	inputs, warnings, err := chooseInputs(m, nil, q, Full)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"situ/frontend/onnx"
 	"situ/ir"
+	"situ/passes"
 )
 
 // named is an input tensor with the name its file gives it, which may be empty.
@@ -170,8 +171,18 @@ func describeInputs(g *ir.Graph) string {
 }
 
 // synthetic returns seeded inputs for a graph: standard normal values for floats,
-// small non-negative integers for the rest.
-func synthetic(g *ir.Graph, seed uint64) []*ir.Tensor {
+// small integers for the rest. It is an error when they have more elements than
+// float32 values fit in passes.MemoryLimit.
+func synthetic(g *ir.Graph, seed uint64) ([]*ir.Tensor, error) {
+	const most = passes.MemoryLimit / 4
+	n := 0.0
+	for _, id := range g.Inputs {
+		n += float64(g.Type(id).Numel())
+	}
+	if n > most {
+		return nil, fmt.Errorf("model %q: its inputs (%s) have %.3g elements, at most %d are made: use a smaller batch or smaller inputs",
+			g.Name, describeInputs(g), n, most)
+	}
 	rng := rand.New(rand.NewPCG(seed, 0x5170))
 	var out []*ir.Tensor
 	for _, id := range g.Inputs {
@@ -205,7 +216,7 @@ func synthetic(g *ir.Graph, seed uint64) []*ir.Tensor {
 		}
 		out = append(out, t)
 	}
-	return out
+	return out, nil
 }
 
 // WriteOutputs writes tensors as output_K.npy into a folder, which it makes. It
@@ -214,12 +225,14 @@ func WriteOutputs(dir string, outputs []*ir.Tensor, force bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for i, t := range outputs {
-		p := filepath.Join(dir, fmt.Sprintf("output_%d.npy", i))
-		if _, err := os.Lstat(p); err == nil && !force {
-			return fmt.Errorf("%s exists; give --force to replace it", p)
+	file := func(i int) string { return filepath.Join(dir, fmt.Sprintf("output_%d.npy", i)) }
+	for i := range outputs {
+		if _, err := os.Lstat(file(i)); err == nil && !force {
+			return fmt.Errorf("%s exists; give --force to replace it", file(i))
 		}
-		if err := onnx.WriteTensorFile(p, "", t); err != nil {
+	}
+	for i, t := range outputs {
+		if err := onnx.WriteTensorFile(file(i), "", t); err != nil {
 			return err
 		}
 	}

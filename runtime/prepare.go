@@ -17,7 +17,7 @@ type QuantOptions struct {
 	Weights        string // "int8" or "int4"
 	Method         string // "minmax", "percentile" or "mse"
 	CalibrationDir string // folder of inputs, "" for what ships with the model, or synthetic ones
-	Samples        int    // calibration inputs to use at most
+	Samples        int    // calibration inputs to use at most, 0 for 16
 	Seed           uint64 // of synthetic inputs
 
 	Disable   []string // passes to leave out
@@ -92,7 +92,10 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 		}
 	}
 	limit := q.Samples
-	if limit <= 0 {
+	switch {
+	case limit < 0:
+		return z, fmt.Errorf("%d calibration inputs at most: give at least 1", limit)
+	case limit == 0:
 		limit = 16
 	}
 	switch {
@@ -122,7 +125,11 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 	default:
 		const synthetics = 2 // enough for a range; more would only repeat the same distribution
 		for i := range uint64(min(limit, synthetics)) {
-			z.Inputs = append(z.Inputs, synthetic(m.Graph, q.Seed+i))
+			in, err := synthetic(m.Graph, q.Seed+i)
+			if err != nil {
+				return z, err
+			}
+			z.Inputs = append(z.Inputs, in)
 		}
 		p.Warnings = append(p.Warnings, "calibrated with seeded synthetic inputs (standard normal): time and energy hold, accuracy does not; give --calibration DIR with real inputs")
 	}
@@ -150,7 +157,7 @@ func evaluate(ctx context.Context, g *ir.Graph, inputs []*ir.Tensor) ([]*ir.Tens
 	if err != nil {
 		return nil, err
 	}
-	return e.Run(ctx, inputs, eval.Options{})
+	return e.Run(ctx, inputs, eval.Options{MemoryLimit: passes.MemoryLimit})
 }
 
 // PassNames lists the passes in order.

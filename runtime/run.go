@@ -55,7 +55,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if m.Program != nil {
 		return runFile(ctx, m.Program, t, given, q, o)
 	}
-	inputs, warnings, err := chooseInputs(m, m.given, q)
+	inputs, warnings, err := chooseInputs(m, m.given, q, o.Mode)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q Qu
 	for i := range p.Outputs {
 		names = append(names, p.Outputs[i].Name)
 	}
-	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, given, q)
+	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, given, q, o.Mode)
 	if err != nil {
 		return nil, err
 	}
@@ -105,20 +105,23 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q Qu
 }
 
 // chooseInputs takes given inputs, a test input that ships with the model, or
-// seeded synthetic ones.
-func chooseInputs(m *Model, given []named, q QuantOptions) ([]*ir.Tensor, []string, error) {
-	if given != nil {
+// seeded synthetic ones; a run of time and energy alone needs none.
+func chooseInputs(m *Model, given []named, q QuantOptions, mode Mode) ([]*ir.Tensor, []string, error) {
+	switch {
+	case given != nil:
 		in, err := bind(m.Graph, given)
 		return in, nil, err
-	}
-	if m.Ships != nil {
+	case mode == TimingOnly:
+		return nil, nil, nil
+	case m.Ships != nil:
 		images, _, err := m.Ships.Test()
 		if err != nil {
 			return nil, nil, err
 		}
 		return []*ir.Tensor{ir.NewTensor(ir.F32, m.Graph.Type(m.Graph.Inputs[0]).Shape, images[0])}, nil, nil
 	}
-	return synthetic(m.Graph, q.Seed), nil, nil
+	in, err := synthetic(m.Graph, q.Seed)
+	return in, nil, err
 }
 
 // agreement compares outputs of the emulator with the evaluator's on the same

@@ -259,7 +259,7 @@ func ioOf(v *ir.Value, t *tensor) isa.IO {
 	switch v.Type.DType {
 	case ir.F32:
 		io.DType = isa.F32
-	case ir.I8, ir.I4:
+	case ir.I8:
 		io.DType = isa.I8
 	default:
 		io.DType = isa.U8

@@ -93,6 +93,8 @@ func dimsOf(shape []int) dims {
 	return d
 }
 
+var errNibbles = errors.New("values of 4 bits do not exist on this machine: only weights have 4 bits")
+
 // fresh makes a tensor with a store of its own for a value that is not constant.
 func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	v := l.g.Value(id)
@@ -100,10 +102,18 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	switch v.Type.DType {
 	case ir.F32:
 		t.elem = 4
-	case ir.I8, ir.I4:
+	case ir.I8:
 		t.elem, t.zero = 1, 128
-	case ir.U8, ir.U4:
+	case ir.U8:
 		t.elem = 1
+	case ir.I4, ir.U4:
+		if v.Const == nil {
+			return nil, errNibbles
+		}
+		t.elem = 1
+		if v.Type.DType == ir.I4 {
+			t.zero = 128
+		}
 	case ir.I32:
 		if v.Type.Quant == nil || v.Def < 0 {
 			return nil, errors.New("int32 values other than sums of products do not exist on this machine")
@@ -263,6 +273,9 @@ func (l *lowering) withBorder(t *tensor, w *window, out dims) *tensor {
 // output makes a value leave the machine.
 func (l *lowering) output(id ir.ValueID) error {
 	v := l.g.Value(id)
+	if v.Type.DType.Bits() == 4 {
+		return fmt.Errorf("output %q: %w", v.Name, errNibbles)
+	}
 	t := l.vals[id]
 	if t == nil && v.Const != nil {
 		l.op = &ir.Op{In: []ir.ValueID{id}, Name: v.Name}

@@ -57,6 +57,34 @@ var refused = []struct {
 		want: []string{`input "ids"`, "int32"},
 	},
 	{
+		name: "activations of 4 bits",
+		graph: `graph "g" {
+			%0 = input "x" : f32[1,4]
+			%1 = quantize %0 : i4[1,4] scale=1 zero=0 @ "q"
+			%2 = dequantize %1 : f32[1,4] @ "dq"
+			output %2
+		}`,
+		want: []string{`quantize "q"`, "only weights have 4 bits"},
+	},
+	{
+		name: "input of 4 bits",
+		graph: `graph "g" {
+			%0 = input "x" : i4[4]
+			%1 = reshape %0 {shape=[1,4]} : i4[1,4]
+			output %1
+		}`,
+		want: []string{`input "x"`, "only weights have 4 bits"},
+	},
+	{
+		name: "constant output of 4 bits",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1]
+			%1 = const "c" : i4[2] {1, 2}
+			output %0, %1
+		}`,
+		want: []string{`output "c"`, "only weights have 4 bits"},
+	},
+	{
 		name: "accumulators too small",
 		graph: `graph "g" {
 			%0 = input "x" : i8[1,4] scale=1 zero=0

@@ -121,11 +121,19 @@ func (p *plan) firstPasses(g *group, j, limit int) []pass {
 	}
 	pieces := g.cut(part)
 	pieces = pieces[:min(limit, len(pieces))]
-	n := len(g.bufs)
+	n, steps := len(g.bufs), g.last-g.first+1
 	out := make([]pass, len(pieces))
-	prev := pass{holds: make([]box, n), slot: make([]int, n)}
+	boxes := make([]box, len(pieces)*(steps+2*n)+n)
+	slots := make([]int, (len(pieces)+1)*n)
+	take := func(k int) []box {
+		b := boxes[:k:k]
+		boxes = boxes[k:]
+		return b
+	}
+	prev := pass{holds: take(n), slot: slots[:n:n]}
 	for i, piece := range pieces {
-		q := pass{out: make([]box, g.last-g.first+1), holds: make([]box, n), fresh: make([]box, n), slot: slices.Clone(prev.slot)}
+		q := pass{out: take(steps), holds: take(n), fresh: take(n), slot: slots[(i+1)*n:][:n:n]}
+		copy(q.slot, prev.slot)
 		settle := func(b int) {
 			q.fresh[b] = freshPart(q.holds[b], prev.holds[b])
 			if q.fresh[b].empty() { // nothing new: the strip before serves

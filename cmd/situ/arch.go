@@ -57,7 +57,9 @@ func archCmd() *cobra.Command {
 				}
 				rs = append(rs, r)
 				if r.OK && !wantJSON(cmd) {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f)
+					if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f); err != nil {
+						return err
+					}
 				}
 			}
 			if wantJSON(cmd) {

@@ -5,11 +5,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -24,10 +26,14 @@ const gcPercent = 20
 // Main runs the command line and returns the exit status.
 func Main() int {
 	debug.SetGCPercent(gcPercent)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := newRoot()
 	if err := root.ExecuteContext(ctx); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted")
+		}
 		fmt.Fprintln(root.ErrOrStderr(), "situ:", err)
 		return 1
 	}
@@ -61,47 +67,4 @@ func printJSON(w io.Writer, v any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// create opens a new file for writing. It refuses to replace a file unless
-// force is set, so that nothing the user made is lost by a slip of the flag.
-func create(path string, force bool) (*os.File, error) {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	f, err := os.OpenFile(path, flags, 0o644)
-	if os.IsExist(err) {
-		return nil, fmt.Errorf("%s exists; give --force to replace it", path)
-	}
-	return f, err
-}
-
-// writeOut writes to a file made by create, or to standard output when path is
-// "" or "-".
-func writeOut(cmd *cobra.Command, path string, force bool, write func(io.Writer) error) error {
-	if path == "" || path == "-" {
-		return write(cmd.OutOrStdout())
-	}
-	f, err := create(path, force)
-	if err != nil {
-		return err
-	}
-	if err := write(f); err != nil {
-		f.Close()
-		os.Remove(path)
-		return err
-	}
-	return f.Close()
-}
-
-// writeFile is writeOut for bytes; with --json it says what it wrote.
-func writeFile(cmd *cobra.Command, path string, force bool, b []byte) error {
-	if err := writeOut(cmd, path, force, func(w io.Writer) error { _, err := w.Write(b); return err }); err != nil {
-		return err
-	}
-	if wantJSON(cmd) && path != "-" {
-		return printJSON(cmd.OutOrStdout(), map[string]any{"file": path, "bytes": len(b)})
-	}
-	return nil
 }

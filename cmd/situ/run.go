@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +33,9 @@ that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
 			if functional && timing {
 				return errors.New("--functional-only and --timing-only exclude each other")
 			}
+			if functional && trace != "" {
+				return errors.New("--trace shows time, which --functional-only leaves out")
+			}
 			if repeat < 1 {
 				return fmt.Errorf("--repeat %d: at least 1", repeat)
 			}
@@ -44,12 +46,11 @@ that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
 			case timing:
 				o.Mode = runtime.TimingOnly
 			}
-			var traceFile *os.File
+			var traceFile *output
 			if trace != "" {
 				if traceFile, err = create(trace, force); err != nil {
 					return err
 				}
-				defer traceFile.Close()
 				o.Trace = traceFile
 			}
 			stop := spinner(cmd, "running")
@@ -57,9 +58,14 @@ that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
 			stop()
 			if err != nil {
 				if traceFile != nil {
-					os.Remove(trace)
+					traceFile.abandon()
 				}
 				return err
+			}
+			if traceFile != nil {
+				if err := traceFile.commit(); err != nil {
+					return err
+				}
 			}
 			warn(cmd, r.Warnings)
 			if outputs != "" {

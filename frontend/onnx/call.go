@@ -100,11 +100,45 @@ func (c *call) add(kind ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
 	if c.err != nil {
 		return ir.NoValue
 	}
+	if a, ok := attr.(*ir.AxisAttr); ok && kind == ir.Gather {
+		in[1] = c.indices(in[1], c.typ(in[0]).Shape, a.Axis)
+	}
 	id, err := c.graph.Add(kind, c.name(), attr, in...)
 	if err != nil {
 		c.err = err
 	}
 	return id
+}
+
+// indices returns the indices of a Gather along an axis of shape. Constants are
+// checked, and those that count from the end are resolved.
+func (c *call) indices(id ir.ValueID, shape []int, axis int) ir.ValueID {
+	if !c.graph.IsConst(id) {
+		return id
+	}
+	t := c.graph.Value(id).Const
+	if !holdsInts(t.DType) || axis < 0 || axis >= len(shape) {
+		return id
+	}
+	n := int64(shape[axis])
+	list, negative := int64s(t), false
+	for _, i := range list {
+		if i < -n || i >= n {
+			c.failf("index %d is outside dimension %d of %v", i, axis, shape)
+			return id
+		}
+		negative = negative || i < 0
+	}
+	if !negative {
+		return id
+	}
+	list = slices.Clone(list)
+	for k, i := range list {
+		if i < 0 {
+			list[k] = i + n
+		}
+	}
+	return c.constant("", ir.NewTensor(ir.I64, t.Shape, list), nil)
 }
 
 // addTyped appends an operator with a stated result type.

@@ -260,6 +260,10 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		im.refuse(n, "")
 		return
 	}
+	if len(n.Output) == 0 {
+		im.faults.addf("node %s has no results", nodeName(n))
+		return
+	}
 	c := &call{importer: im, proto: n, opset: opset, read: map[string]bool{}, out: make([]*value, len(n.Output))}
 	for i, name := range n.Input {
 		var v *value

@@ -123,6 +123,11 @@ func TestImportErrors(t *testing.T) {
 			}
 			return m
 		}(), "more than 67108864 element operations"},
+		{"fractional indices", func() *onnxpb.ModelProto {
+			m := single(13, node("Gather(x, i) y"))
+			m.Graph.Initializer = []*onnxpb.TensorProto{floats("x", []int64{3}, 1, 2, 3), floats("i", []int64{1}, 1)}
+			return m
+		}(), "indices are of type f32, want integers"},
 		{"scale of zero", func() *onnxpb.ModelProto {
 			m := single(13, node("QuantizeLinear(x, s) y"), image())
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0)}
@@ -320,6 +325,17 @@ func FuzzImport(f *testing.F) {
 				f.Fatal(err)
 			}
 			f.Add(encode(f, p))
+			// With all inputs but the first as constants, translations get further.
+			inputs, err := readSet(filepath.Join(filepath.Dir(file), "test_data_set_0"), "input")
+			if err != nil {
+				continue // of a type that is not read
+			}
+			for i := 1; i < min(len(inputs), len(p.Graph.Input)); i++ {
+				p.Graph.Initializer = append(p.Graph.Initializer, EncodeTensor(p.Graph.Input[i].Name, inputs[i]))
+			}
+			if b := encode(f, p); len(b) < 1<<12 {
+				f.Add(b)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

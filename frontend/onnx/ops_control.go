@@ -46,7 +46,7 @@ func (c *call) inline(g *onnxpb.GraphProto, args []*value, label string) []*valu
 	if c.err == nil && len(g.Input) != len(args) {
 		c.failf("the nested graph %q has %d inputs, want %d", g.Name, len(g.Input), len(args))
 	}
-	c.unroll(len(g.Node))
+	c.unroll(1 + len(g.Node))
 	if c.err != nil {
 		return nil
 	}
@@ -191,10 +191,11 @@ func ifOp(c *call) {
 		return
 	}
 	a, b := c.inline(then, nil, c.name()), c.inline(otherwise, nil, c.name())
+	if c.err != nil {
+		return
+	}
 	for i := range a {
-		if v := c.selected(cond, a[i], b[min(i, max(len(b)-1, 0))]); c.err == nil {
-			c.out[i] = v
-		}
+		c.out[i] = c.selected(cond, a[i], b[i])
 	}
 }
 

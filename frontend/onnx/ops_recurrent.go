@@ -95,7 +95,8 @@ func (c *call) recurrent(gates int, functions ...string) *recurrent {
 	if r.steps < 1 || r.batch < 1 {
 		c.unsupportedf("empty sequences, of shape %v", s)
 	}
-	c.unroll(r.steps * dirs)
+	const nodes = 8 // that a step would be in ONNX, about
+	c.unroll(nodes * r.steps * dirs)
 	return r
 }
 

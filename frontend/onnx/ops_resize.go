@@ -32,6 +32,8 @@ func (r *resampling) source(i int, a axisScale) float64 {
 	switch r.coordinates {
 	case "asymmetric":
 		return x / a.scale
+	case "tf_half_pixel_for_nn": // of opset 11 only
+		return (x + 0.5) / a.scale
 	case "align_corners":
 		if a.out == 1 {
 			return 0
@@ -131,7 +133,11 @@ const maxBlended = 4
 // value to the nearest elements.
 func (c *call) resample(x ir.ValueID, a axisScale, r *resampling) ir.ValueID {
 	t := c.typ(x)
-	c.charge(8 * a.out)
+	width := 2 * r.reach()
+	if r.antialias {
+		width /= min(a.scale, 1)
+	}
+	c.chargeProduct(width+2, float64(a.out))
 	if c.err != nil {
 		return x
 	}
@@ -155,14 +161,13 @@ func (c *call) resample(x ir.ValueID, a axisScale, r *resampling) ir.ValueID {
 	}
 	var index [][]int
 	var weight [][]float64
-	width := 0
+	most := 0
 	for i := from; i < to; i++ {
 		j, w := r.taps(r.source(i, a), a)
 		index, weight = append(index, j), append(weight, w)
-		width = max(width, len(j))
+		most = max(most, len(j))
 	}
-	c.charge(len(index) * width)
-	y := c.blend(x, a, index, weight, width)
+	y := c.blend(x, a, index, weight, most)
 	if from > 0 || to < a.out {
 		pad := &ir.PadAttr{Begin: make([]int, len(shape)), End: make([]int, len(shape)), Value: r.outside}
 		pad.Begin[a.axis], pad.End[a.axis] = from, a.out-to
@@ -246,9 +251,6 @@ func resize(c *call) {
 	c.oneOf("nearest_mode", r.nearest, "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 	c.oneOf("coordinate_transformation_mode", r.coordinates, "asymmetric", "align_corners", "half_pixel",
 		"pytorch_half_pixel", "half_pixel_symmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize")
-	if r.coordinates == "tf_half_pixel_for_nn" { // of opset 11 only
-		c.unsupportedf("coordinate_transformation_mode tf_half_pixel_for_nn")
-	}
 	x := c.id(0)
 	t := c.typ(x)
 	axes := c.resizedAxes(t.Shape, scalesAt)

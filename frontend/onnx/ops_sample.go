@@ -158,7 +158,7 @@ func deformConv(c *call) {
 		out = append(out, a.positions(c, i, t.Shape[2+i]))
 	}
 	places := ir.Numel(out)
-	c.charge(places * taps * n)
+	c.chargeProduct(volume(out), volume(a.kernel), float64(n))
 	if want := slices.Concat([]int{t.Shape[0], parts * taps * n}, out); c.err == nil && !slices.Equal(c.typ(offset).Shape, want) {
 		c.failf("offset has shape %v, want %v", c.typ(offset).Shape, want)
 	}

@@ -522,7 +522,11 @@ func gather(c *call) {
 		return
 	}
 	index := c.in[1]
-	if index.isConst() && holdsInts(index.tensor.DType) {
+	if t := c.typeOf(index); !t.DType.IsInt() {
+		c.failf("indices are of type %s, want integers", t.DType)
+		return
+	}
+	if index.isConst() {
 		// Negative indices count from the end.
 		c.charge(index.tensor.Numel())
 		list := slices.Clone(int64s(index.tensor))

@@ -145,7 +145,7 @@ func dft(c *call) {
 	if c.err == nil && (len(s) < 2 || a == len(s)-1 || s[len(s)-1] != 1 && s[len(s)-1] != 2) {
 		c.failf("axis %d of an operand of shape %v", axis, s)
 	}
-	if parts := s[len(s)-1]; c.err == nil && half && inverse != (parts == 2) {
+	if c.err == nil && half && inverse != (s[len(s)-1] == 2) {
 		c.failf("onesided transforms real numbers, or half a spectrum back, not shape %v with inverse %v", s, inverse)
 	}
 	if c.err != nil {

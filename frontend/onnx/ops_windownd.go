@@ -211,7 +211,7 @@ func (c *call) maxPoolIndices(x ir.ValueID, w *window, columns bool) {
 		out = append(out, w.positions(c, d, s[2+d]))
 	}
 	taps, places, size := ir.Numel(w.kernel), ir.Numel(out), ir.Numel(s[2:])
-	c.charge(4 * taps * places)
+	c.chargeProduct(4, volume(w.kernel), volume(out))
 	if c.err != nil {
 		return
 	}
@@ -268,6 +268,24 @@ func (c *call) maxPoolIndices(x ir.ValueID, w *window, columns bool) {
 	c.setN(1, c.reshape(index, shape...))
 }
 
+// volume is the number of elements of a shape, however large.
+func volume(shape []int) float64 {
+	n := 1.0
+	for _, d := range shape {
+		n *= float64(d)
+	}
+	return n
+}
+
+// chargeProduct counts a product of elements that might not be an int.
+func (c *call) chargeProduct(factors ...float64) {
+	n := 1.0
+	for _, f := range factors {
+		n *= f
+	}
+	c.charge(int(min(n, 2*maxWork)))
+}
+
 // unflatten writes the position of element i of a row-major shape to pos.
 func unflatten(pos []int, i int, shape []int) {
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -295,6 +313,9 @@ func maxUnpool(c *call) {
 		if c.err == nil && len(full) != len(s) {
 			c.failf("output_shape %v for %d dimensions", full, len(s))
 		}
+	}
+	if c.err == nil && (slices.Min(full) < 1 || volume(full) > maxElements) {
+		c.failf("a result of shape %v", full)
 	}
 	if c.err != nil {
 		return
@@ -332,15 +353,11 @@ func convTranspose(c *call) {
 		sub.kernel, sub.strides, sub.dilations = append(sub.kernel, k), append(sub.strides, 1), append(sub.dilations, 1)
 		sub.begin, sub.end, sub.ceil = append(sub.begin, k-1-first[d]), append(sub.end, max(0, last-s[2+d])), append(sub.ceil, 0)
 	}
-	if float64(phases)*float64(ir.Numel(taps))*float64(groups*og)*float64(s[1]/groups) > maxWork {
-		c.unsupportedf("strides %v of weights %v", a.strides, sw)
-		return
-	}
-	shape := slices.Concat([]int{groups * phases * og, s[1] / groups}, taps)
-	c.charge(ir.Numel(shape))
+	c.chargeProduct(volume(a.strides), volume(taps), float64(og), float64(s[1]))
 	if c.err != nil {
 		return
 	}
+	shape := slices.Concat([]int{groups * phases * og, s[1] / groups}, taps)
 	weights := c.gathered(w, shape, transposedTaps(&a, groups, og, sw, taps))
 	bias := ir.NoValue
 	if c.operand(2) != nil {

@@ -82,7 +82,7 @@ func (e *Evaluator) Run(ctx context.Context, inputs []*ir.Tensor, opts Options) 
 	g := e.g
 	if opts.MemoryLimit > 0 && e.peak > opts.MemoryLimit {
 		op := &g.Ops[e.peakAt]
-		return nil, opError(op, fmt.Errorf("intermediate tensors take %d bytes here, the limit is %d: use a smaller batch or raise the limit",
+		return nil, opError(op, fmt.Errorf("intermediate tensors take %d bytes here, the limit is %d: use a smaller batch or smaller inputs",
 			e.peak, opts.MemoryLimit))
 	}
 	if err := e.checkInputs(inputs); err != nil {
