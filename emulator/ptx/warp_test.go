@@ -64,7 +64,12 @@ func (m maze) text() string {
 	for i := range m.mul {
 		fmt.Fprintf(&s, "B%d:\n", i)
 		fmt.Fprintf(&s, "mad.lo.u32 %%r1, %%r1, %d, %d;\n", m.mul[i], m.add[i])
-		s.WriteString("sub.u32 %r2, %r2, 1; setp.eq.u32 %p0, %r2, 0;\n@%p0 bra done;\n")
+		s.WriteString("sub.u32 %r2, %r2, 1; setp.eq.u32 %p0, %r2, 0;\n")
+		if i%2 == 0 {
+			s.WriteString("@%p0 bra done;\n")
+		} else { // threads end here, not where all meet
+			s.WriteString("@%p0 st.global.u32 [%rd2], %r1;\n@%p0 exit;\n")
+		}
 		fmt.Fprintf(&s, "shr.u32 %%r3, %%r1, %d; and.b32 %%r3, %%r3, 1; setp.eq.u32 %%p1, %%r3, 1;\n", m.bit[i])
 		fmt.Fprintf(&s, "@%%p1 bra B%d;\nbra.uni B%d;\n", m.to[i][1], m.to[i][0])
 	}
