@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"flag"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -119,6 +120,13 @@ func listing(p *isa.Program) string {
 // TestBits compiles random fixed-point graphs for several chips and numbers of
 // clusters and compares what the programs compute with the evaluator, bit for bit.
 func TestBits(t *testing.T) {
+	// A thousand graphs, unless -rapid.checks says otherwise.
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "1000"); err != nil {
+			t.Fatal(err)
+		}
+		defer flag.Set("rapid.checks", f.DefValue)
+	}
 	refused := map[string]int{}
 	var ran, spilled, streamed, split, fused int
 	rapid.Check(t, func(t *rapid.T) {
