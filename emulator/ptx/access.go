@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
@@ -101,19 +102,10 @@ func (s space) String() string {
 func (l *launch) nearest(a uint64) string {
 	for _, r := range slices.Backward(l.regions) {
 		if r.base <= a {
-			return " (the last one before it, " + r.name + ", ends at 0x" + hex(r.base+uint64(len(r.data))) + ")"
+			return fmt.Sprintf(" (the last one before it, %s, ends at %#x)", r.name, r.base+uint64(len(r.data)))
 		}
 	}
 	return ""
-}
-
-func hex(v uint64) string {
-	b := []byte{}
-	for ; v != 0 || len(b) == 0; v >>= 4 {
-		b = append(b, "0123456789abcdef"[v&15])
-	}
-	slices.Reverse(b)
-	return string(b)
 }
 
 // bySpace calls f for each state space that the lanes of a generic access fall

@@ -29,7 +29,6 @@ func add32(class Class, op, typeNames string, n int, f func(d, a, b, c l32)) {
 }
 
 func init() {
-	const i32 = "u32 s32 b32"
 	add32(Move, "mov", "b32 u32 s32 f32 b16 u16 s16 f16 b8 u8", 1, func(d, a, _, _ l32) { *d = *a })
 	add32(Integer, "add", "u32 s32", 2, func(d, a, b, _ l32) { map2(d, a, b, func(x, y uint32) uint32 { return x + y }) })
 	add32(Integer, "sub", "u32 s32", 2, func(d, a, b, _ l32) { map2(d, a, b, func(x, y uint32) uint32 { return x - y }) })
@@ -125,7 +124,7 @@ func init() {
 		map1(d, a, func(x uint32) uint32 { return uint32(bits.OnesCount32(x)) })
 	})
 	add32(Integer, "brev", "b32", 1, func(d, a, _, _ l32) { map1(d, a, bits.Reverse32) })
-	add32(Integer, "sad", i32[:7], 3, func(d, a, b, c l32) { map3(d, a, b, c, sad) })
+	add32(Integer, "sad", "u32", 3, func(d, a, b, c l32) { map3(d, a, b, c, sad) })
 	alus["sad.s32"] = alu{class: Integer, dst: types["s32"], src: []typ{types["s32"], types["s32"], types["u32"]}, kind: kindF32,
 		f32: func(d, a, b, c l32) {
 			map3(d, a, b, c, func(x, y, z uint32) uint32 {

@@ -3,7 +3,6 @@ package ptx
 import (
 	"math/bits"
 	"slices"
-	"strconv"
 )
 
 // An asyncCopy is a cp.async of a warp that has not arrived. The source is read
@@ -133,7 +132,7 @@ func (w *warp) whole() bool {
 // says and the rest is zero.
 func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	if len(w.copies) >= maxCopies {
-		w.fault(-1, "more than %s copies under way", strconv.Itoa(maxCopies))
+		w.fault(-1, "more than %d copies under way", maxCopies)
 		return
 	}
 	n := len(w.copies)
@@ -165,25 +164,35 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	reads := w.mask
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m) & (lanes - 1)
-		want := size
-		if partial {
-			want = int(min(w.r32(in.b)[i], uint32(size)))
-		}
 		d := &cp.data[i]
-		if want == 0 {
+		var b []byte
+		switch want := w.wanted(in, i, partial); want {
+		case 0:
 			*d = [16]byte{}
 			reads &^= 1 << i
 			continue
+		case size:
+			b = w.at(spaceGlobal, i, size)
+		default:
+			b = w.source(i, want, size)
+			*d = [16]byte{}
 		}
-		b := w.source(i, want, size)
 		if b == nil {
 			return
 		}
-		clear(d[copy(d[:], b):])
+		copy(d[:], b)
 	}
 	if reads != 0 {
 		w.worker.loads(&w.addr, reads, size, in.bypass)
 	}
+}
+
+// wanted is how many bytes a lane reads.
+func (w *warp) wanted(in *instr, lane int, partial bool) int {
+	if !partial {
+		return int(in.size)
+	}
+	return int(min(w.r32(in.b)[lane], uint32(in.size)))
 }
 
 // source returns the bytes a lane reads; its address is aligned to the size of

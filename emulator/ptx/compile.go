@@ -16,15 +16,15 @@ type kernel struct {
 	maxThreads int
 	liveRegs   int
 
-	code       []instr
-	n32, n64   int // registers in each bank
-	preds      int
-	zero32     []int32 // read before written on some path: cleared first
-	zero64     []int32
-	specials   []pinned
-	c32        []uint32
-	c64        []uint64
-	relocs     []reloc
+	code     []instr
+	n32, n64 int // registers in each bank
+	preds    int
+	zero32   []int32 // read before written on some path: cleared first
+	zero64   []int32
+	specials []pinned
+	c32      []uint32
+	c64      []uint64
+	relocs   []reloc
 }
 
 // pinned is a special register and its place in the 32-bit bank.
@@ -160,7 +160,10 @@ func (c *compiler) layout() error {
 	}
 	for _, st := range c.t.stmts {
 		for _, a := range st.args {
-			for _, o := range append(a.list, a) {
+			if a.kind == opSym {
+				place(a.sym)
+			}
+			for _, o := range a.list {
 				if o.kind == opSym {
 					place(o.sym)
 				}
@@ -230,7 +233,7 @@ func (c *compiler) src(o operand, t typ) (int32, error) {
 	switch o.kind {
 	case opReg:
 		r := c.regs[o.reg]
-		if r.class != want || want == class32 && r.bits < t.bits {
+		if r.class != want || want == class32 && r.bits != t.bits {
 			return 0, c.errorf("%s has %d bits, the instruction reads %v", o.name, r.bits, t)
 		}
 		if o.neg && want != classPred {
@@ -241,11 +244,8 @@ func (c *compiler) src(o operand, t typ) (int32, error) {
 	case opImm:
 		return c.immediate(o, t)
 	case opSpecial:
-		if want == classPred {
-			return 0, c.errorf("%s is no predicate", o.name)
-		}
-		if want == class64 {
-			return 0, c.errorf("%s has 32 bits", o.name)
+		if t.bits != 32 {
+			return 0, c.errorf("%s has 32 bits, the instruction reads %v", o.name, t)
 		}
 		v, ok := c.special[int(o.value)]
 		if !ok {

@@ -21,8 +21,9 @@ type OpcodeCount struct {
 	Count
 }
 
-// A BufferTraffic is the part of a buffer that a launch touched, in whole
-// sectors, however often.
+// A BufferTraffic is what a launch touched of a buffer, in whole sectors,
+// however often. A buffer into which arguments point is cut there; the name of
+// a part has its offset behind a plus.
 type BufferTraffic struct {
 	Name                    string
 	Addr                    uint64
@@ -34,22 +35,22 @@ type BufferTraffic struct {
 // if they are a sample, every number is scaled to the grid by blocks, and
 // DRAM traffic and buffers are estimated as docs/ptx.md says.
 type Counters struct {
-	Kernel          string
-	Grid, Block     [3]int
-	Blocks          int   // of the grid
-	Sampled         []int // blocks that ran, as linear indices; nil: all
-	Seed            uint64
-	WarpsPerBlock   int
-	SharedBytes     int // of a block
-	Total           Count
-	Classes         [classes]Count // by Class
-	Opcodes         []OpcodeCount  // most threads first
-	RegisterReads   int64          // 32-bit registers read by threads
-	RegisterWrites  int64
-	DivergentWarps  int64 // branches that split a warp
-	Traffic         Traffic
-	Buffers         []BufferTraffic // that were touched, by address
-	LiveRegisters   int             // see KernelInfo
+	Kernel         string
+	Grid, Block    [3]int
+	Blocks         int   // of the grid
+	Sampled        []int // blocks that ran, as linear indices; nil: all
+	Seed           uint64
+	WarpsPerBlock  int
+	SharedBytes    int // of a block
+	Total          Count
+	Classes        [classes]Count // by Class
+	Opcodes        []OpcodeCount  // most threads first
+	RegisterReads  int64          // 32-bit registers read by threads
+	RegisterWrites int64
+	DivergentWarps int64 // branches that split a warp
+	Traffic        Traffic
+	Buffers        []BufferTraffic // that were touched, by address
+	LiveRegisters  int             // see KernelInfo
 }
 
 // counters adds up what the workers counted.
@@ -131,10 +132,10 @@ func (l *launch) counters(workers []*worker) *Counters {
 		if b == nil {
 			continue
 		}
-		r := l.regions[i]
-		limit := int64(len(r.data)+sectorBytes-1) / sectorBytes
+		r := o.foot.spans[i]
+		limit := r.sectors()
 		c.Buffers = append(c.Buffers, BufferTraffic{
-			Name: r.name, Addr: r.base, Bytes: len(r.data),
+			Name: r.name, Addr: r.base, Bytes: r.size,
 			ReadBytes:    sectorBytes * unique(b.read.n, b.readPairs, n, l.grid, limit),
 			WrittenBytes: sectorBytes * unique(b.written.n, b.writtenPairs, n, l.grid, limit),
 		})

@@ -1,15 +1,54 @@
 package ptx
 
-import "math"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
 
 // A footprint is which sectors of each buffer a launch touches. For a sampled
-// launch it also estimates what the whole grid would touch.
+// launch it also estimates what the whole grid would touch. Buffers are cut
+// where a pointer among the arguments points, as what lies there is likely to
+// be used in another way.
 type footprint struct {
-	regions []*region
-	of      []*bufferFoot // by region, nil until touched
+	spans   []span
+	of      []*bufferFoot // by span, nil until touched
 	last    int
 	sampled bool
 }
+
+// A span is a buffer or a part of one.
+type span struct {
+	name string
+	base uint64
+	size int
+}
+
+// spans returns the buffers in the order of their addresses, cut at pointers.
+func (l *launch) spans() []span {
+	var cuts []uint64
+	for _, a := range l.cfg.Args {
+		if len(a) == 8 {
+			cuts = append(cuts, binary.LittleEndian.Uint64(a)&^(sectorBytes-1))
+		}
+	}
+	slices.Sort(cuts)
+	var out []span
+	for _, r := range l.regions {
+		s := span{r.name, r.base, len(r.data)}
+		for _, c := range slices.Compact(cuts) {
+			if at := c - s.base; c > s.base && at < uint64(s.size) {
+				out = append(out, span{s.name, s.base, int(at)})
+				s = span{fmt.Sprintf("%s+%d", r.name, c-r.base), c, s.size - int(at)}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (s span) sectors() int64 { return int64(s.size+sectorBytes-1) / sectorBytes }
 
 // bufferFoot is the footprint of one buffer.
 type bufferFoot struct {
@@ -19,7 +58,12 @@ type bufferFoot struct {
 	readBy, writtenBy       []int32
 	readPairs, writtenPairs int64
 	reads, writes           int64 // transactions
-	first, again            int64 // sectors fetched from memory: the first time, and after that
+	first                   int64 // sectors fetched from memory the first time
+	// Reads of a sector that was read before: by the same group of resident
+	// blocks, or last by an earlier group; and how many went to memory.
+	readIn            []int32
+	near, far         int64
+	nearMiss, farMiss int64
 }
 
 // set is a bit set with the number of its members.
@@ -39,36 +83,35 @@ func (s *set) add(i uint64) bool {
 }
 
 func newFootprint(l *launch) *footprint {
-	return &footprint{regions: l.regions, of: make([]*bufferFoot, len(l.regions)), sampled: l.blocks != nil}
+	spans := l.spans()
+	return &footprint{spans: spans, of: make([]*bufferFoot, len(spans)), sampled: l.blocks != nil}
 }
 
 // at returns the footprint of the buffer a sector lies in, and its index there.
 func (f *footprint) at(sector uint64) (*bufferFoot, uint64) {
 	addr := sector * sectorBytes
-	r := f.regions[f.last]
-	if addr-r.base >= uint64(len(r.data)) {
-		lo, hi := 0, len(f.regions)-1
+	r := f.spans[f.last]
+	if addr-r.base >= uint64(r.size) {
+		lo, hi := 0, len(f.spans)-1
 		for lo < hi {
 			mid := (lo + hi + 1) / 2
-			if f.regions[mid].base <= addr {
+			if f.spans[mid].base <= addr {
 				lo = mid
 			} else {
 				hi = mid - 1
 			}
 		}
 		f.last = lo
-		r = f.regions[lo]
+		r = f.spans[lo]
 	}
 	b := f.of[f.last]
 	if b == nil {
-		n := (len(r.data) + sectorBytes - 1) / sectorBytes
+		n := int(r.sectors())
 		words := (n + 63) / 64
-		b = &bufferFoot{
-			read: set{bits: make([]uint64, words)}, written: set{bits: make([]uint64, words)},
-			fetched: set{bits: make([]uint64, words)},
-		}
+		b = &bufferFoot{read: set{bits: make([]uint64, words)}, written: set{bits: make([]uint64, words)}}
 		if f.sampled {
-			b.readBy, b.writtenBy = make([]int32, n), make([]int32, n)
+			b.fetched.bits = make([]uint64, words)
+			b.readBy, b.writtenBy, b.readIn = make([]int32, n), make([]int32, n), make([]int32, n)
 		}
 		f.of[f.last] = b
 	}
@@ -99,21 +142,33 @@ func (f *footprint) block(i int, stream []transaction) {
 	}
 }
 
-// fetch notes whether a read of a sector went to memory.
-func (f *footprint) fetch(sector uint64, miss bool) {
-	b, s := f.at(sector)
-	first := b.fetched.add(s)
-	switch {
-	case miss && first:
-		b.first++
-	case miss:
-		b.again++
+// fetch notes whether a read of a sector by a group of resident blocks went to
+// memory.
+func (f *footprint) fetch(sector uint64, group int32, miss bool) {
+	if !f.sampled {
+		return
 	}
+	missed := int64(0)
+	if miss {
+		missed = 1
+	}
+	b, s := f.at(sector)
+	switch {
+	case b.fetched.add(s):
+		b.first += missed
+	case b.readIn[s] == group:
+		b.near++
+		b.nearMiss += missed
+	default:
+		b.far++
+		b.farMiss += missed
+	}
+	b.readIn[s] = group
 }
 
 // unique estimates how many different sectors the whole grid of total blocks
 // touches, when n of them, chosen at random, touch seen ones in pairs pairs of
-// block and sector. It assumes that within a buffer each sector is touched by
+// block and sector. It assumes that within a span each sector is touched by
 // the same number k of blocks. Then the sample sees a sector with probability
 //
 //	p(k) = 1 - C(total-k, n) / C(total, n)
@@ -146,39 +201,40 @@ func unique(seen, pairs int64, n, total int, limit int64) int64 {
 }
 
 // estimate is the traffic of the whole grid between L2 and memory, from that
-// of a sample: sectors fetched for the first time follow the estimated
-// footprint, those fetched or written again follow the accesses beyond it.
+// of a sample. Sectors fetched for the first time follow the estimated
+// footprint. Reads of a sector again miss at the rate seen in the sample, apart
+// for those within a group of resident blocks, whose number scales with the
+// blocks, and those across groups, which are the rest. Writes beyond the first
+// of a sector miss at one rate.
 func (f *footprint) estimate(n, total int, writtenSectors int64) (readBytes, writeBytes int64) {
 	scale := float64(total) / float64(n)
-	var again, repeats, allRepeats, first float64
-	var rewritten, allRewrites, footWritten, written float64
+	var reads, writes, far, farMiss, allFar float64
+	var rewrites, allRewrites, written float64
 	for i, b := range f.of {
 		if b == nil {
 			continue
 		}
-		limit := int64(len(f.regions[i].data)+sectorBytes-1) / sectorBytes
+		limit := f.spans[i].sectors()
 		if b.read.n > 0 {
 			u := float64(unique(b.read.n, b.readPairs, n, total, limit))
-			first += u * float64(b.first) / float64(b.read.n)
-			again += float64(b.again)
-			repeats += float64(b.reads - b.read.n)
-			allRepeats += max(0, float64(b.reads)*scale-u)
+			reads += u*float64(b.first)/float64(b.read.n) + scale*float64(b.nearMiss)
+			far += float64(b.far)
+			farMiss += float64(b.farMiss)
+			allFar += max(0, scale*float64(b.reads-b.near)-u)
 		}
 		if b.written.n > 0 {
 			u := float64(unique(b.written.n, b.writtenPairs, n, total, limit))
-			footWritten += u
+			writes += u
 			written += float64(b.written.n)
-			rewritten += float64(b.writes - b.written.n)
-			allRewrites += max(0, float64(b.writes)*scale-u)
+			rewrites += float64(b.writes - b.written.n)
+			allRewrites += max(0, scale*float64(b.writes)-u)
 		}
 	}
-	reads := first
-	if repeats > 0 {
-		reads += allRepeats * again / repeats
+	if far > 0 {
+		reads += allFar * farMiss / far
 	}
-	writes := footWritten
-	if rewritten > 0 {
-		writes += allRewrites * max(0, float64(writtenSectors)-written) / rewritten
+	if rewrites > 0 {
+		writes += allRewrites * max(0, float64(writtenSectors)-written) / rewrites
 	}
 	return int64(math.Round(reads)) * sectorBytes, int64(math.Round(writes)) * sectorBytes
 }

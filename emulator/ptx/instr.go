@@ -107,13 +107,13 @@ func (l *launch) specialValue(special int, warp, lane int) uint32 {
 	case "%lanemask_eq":
 		return bit
 	case "%lanemask_le":
-		return bit | bit - 1
+		return bit | (bit - 1)
 	case "%lanemask_lt":
 		return bit - 1
 	case "%lanemask_ge":
 		return ^(bit - 1)
 	case "%lanemask_gt":
-		return ^(bit | bit - 1)
+		return ^(bit | (bit - 1))
 	case "%dynamic_smem_size":
 		return uint32(l.cfg.SharedBytes)
 	case "%total_smem_size":

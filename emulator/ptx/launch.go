@@ -43,8 +43,10 @@ func F32(v float32) Arg { return U32(math.Float32bits(v)) }
 // A Sample chooses the thread blocks of a launch that run. The counters are
 // then scaled to the whole grid, and memory holds only what those blocks wrote.
 type Sample struct {
-	// Blocks is how many run, chosen without replacement, each block as
-	// likely as any other; 0, or as many as the grid has, runs all.
+	// Blocks is how many run, each block as likely as any other; 0, or as
+	// many as the grid has, runs all. Estimates of DRAM traffic need several
+	// blocks that share each tile: of a product, four for each row and column
+	// of the grid.
 	Blocks int
 	// Seed makes the choice; the same seed chooses the same blocks.
 	Seed uint64
@@ -192,29 +194,61 @@ func (l *launch) prepare() error {
 		if cfg.L2 != nil {
 			return errors.New("a sampled launch cannot share an L2: the blocks that do not run leave nothing in it")
 		}
-		l.blocks = choose(l.grid, n, cfg.Sample.Seed)
+		l.blocks = choose(cfg.Grid, n, cfg.Sample.Seed)
 	}
 	return l.constants()
 }
 
-// choose returns n of the numbers below total, ascending (Floyd's algorithm).
-func choose(total, n int, seed uint64) []int {
+// choose returns n blocks of a grid as ascending linear indices. With at least
+// balanced of them for each index of every dimension, each index gets about as
+// many as any other, so that no row or column of tiles goes unseen by chance.
+func choose(grid [3]int, n int, seed uint64) []int {
 	rng := rand.New(rand.NewPCG(seed, 0x5174755f707478))
-	set := make(map[int]bool, n)
-	for i := total - n; i < total; i++ {
-		if j := rng.IntN(i + 1); !set[j] {
-			set[j] = true
-		} else {
-			set[i] = true
+	total := grid[0] * grid[1] * grid[2]
+	m := min(n, total-n) // choose those that run or those that do not
+	set := make(map[int]bool, m)
+	if n >= balanced*max(grid[0], grid[1], grid[2]) {
+		var turns [3][]int
+		for len(set) < m {
+			b, stride := 0, 1
+			for d, g := range grid {
+				if len(turns[d]) == 0 {
+					turns[d] = rng.Perm(g)
+				}
+				b += stride * turns[d][0]
+				stride *= g
+				turns[d] = turns[d][1:]
+			}
+			set[b] = true
+		}
+	} else {
+		for i := total - m; i < total; i++ { // Floyd's algorithm
+			if j := rng.IntN(i + 1); !set[j] {
+				set[j] = true
+			} else {
+				set[i] = true
+			}
 		}
 	}
 	out := make([]int, 0, n)
-	for b := range set {
-		out = append(out, b)
+	if m == n {
+		for b := range set {
+			out = append(out, b)
+		}
+		slices.Sort(out)
+		return out
 	}
-	slices.Sort(out)
+	for b := range total {
+		if !set[b] {
+			out = append(out, b)
+		}
+	}
 	return out
 }
+
+// balanced is how many blocks a sample has for each index of a dimension, at
+// least, for choose to spread them evenly.
+const balanced = 4
 
 // constants places the module's variables and spreads constants over lanes.
 func (l *launch) constants() error {
@@ -252,32 +286,23 @@ func (l *launch) run() (*Counters, error) {
 	}
 	l.order = newOrder(l, total)
 	workers := make([]*worker, min(l.cfg.Workers, total))
-	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
 	for i := range workers {
 		workers[i] = newWorker(l)
-		wg.Go(func() {
-			errs[i] = workers[i].blocks(total)
-		})
+		wg.Go(func() { workers[i].blocks(total) })
 	}
 	wg.Wait()
-	// The first failing block in grid order would be nicer still, but which
-	// blocks ran before the others stopped is a matter of time.
-	if err := errors.Join(firstError(errs)); err != nil {
-		return nil, err
+	// Of several blocks that failed the first in the grid: those before it have
+	// all run to their end.
+	var failed *worker
+	for _, w := range workers {
+		if w.err != nil && (failed == nil || w.failedAt < failed.failedAt) {
+			failed = w
+		}
+	}
+	if failed != nil {
+		return nil, failed.err
 	}
 	l.order.finish()
 	return l.counters(workers), nil
 }
-
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, errStopped) {
-			return err
-		}
-	}
-	return nil
-}
-
-// errStopped is the error of a worker that stops because another one failed.
-var errStopped = errors.New("stopped")

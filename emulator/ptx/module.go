@@ -194,9 +194,18 @@ type statement struct {
 type scope struct {
 	outer  *scope
 	regs   map[string]int
+	ranges []registerRange
 	vars   map[string]*variable
 	labels map[string]int
 	depth  int
+}
+
+// A registerRange is a declaration of prefix0 to prefix(n-1). Only those that
+// are used become registers.
+type registerRange struct {
+	prefix string
+	n      int64
+	t      typ
 }
 
 // kernelText is one entry point as parsed.

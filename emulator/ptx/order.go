@@ -12,6 +12,7 @@ type order struct {
 	stopped bool
 	pending map[int][]transaction
 	group   [][]transaction // blocks resident together
+	groups  int32           // drained so far
 	entries int             // transactions in group
 	free    [][]transaction
 
@@ -64,21 +65,21 @@ func (o *order) buffer() []transaction {
 	return nil
 }
 
-// admit takes the stream of block i; false if the launch has failed.
-func (o *order) admit(i int, stream []transaction) bool {
+// admit takes the stream of block i.
+func (o *order) admit(i int, stream []transaction) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i >= o.next+window && !o.stopped {
 		o.cond.Wait()
 	}
 	if o.stopped {
-		return false
+		return
 	}
 	o.pending[i] = stream
 	for {
 		s, ok := o.pending[o.next]
 		if !ok {
-			return true
+			return
 		}
 		delete(o.pending, o.next)
 		o.foot.block(o.next, s)
@@ -101,6 +102,7 @@ func (o *order) stop() {
 
 // drain sends the group through L2, a turn of each block after the other.
 func (o *order) drain() {
+	o.groups++
 	for at, left := 0, true; left; at += turn {
 		left = false
 		for _, s := range o.group {
@@ -112,7 +114,7 @@ func (o *order) drain() {
 				misses := o.l2.misses
 				o.l2.access(t)
 				if t.reads {
-					o.foot.fetch(t.sector, o.l2.misses > misses)
+					o.foot.fetch(t.sector, o.groups, o.l2.misses > misses)
 				}
 			}
 		}

@@ -217,14 +217,10 @@ func (p *parser) registers(s *scope) error {
 			if err != nil {
 				return err
 			}
-			if n < 0 || n > maxRegisters {
-				return p.errorf("%d registers", n)
+			if n < 0 || len(s.ranges) >= maxDepth {
+				return p.errorf("%d registers in %d ranges", n, len(s.ranges)+1)
 			}
-			for i := range n {
-				if err := p.register(s, name+strconv.FormatInt(i, 10), t); err != nil {
-					return err
-				}
-			}
+			s.ranges = append(s.ranges, registerRange{name, n, t})
 			if err := p.expect(">"); err != nil {
 				return err
 			}
@@ -250,12 +246,39 @@ func (p *parser) register(s *scope, name string, t typ) error {
 	return nil
 }
 
+// find returns the register that a name means in a scope.
+func (p *parser) find(s *scope, name string) (int, bool) {
+	digits := len(name)
+	for digits > 0 && isDigit(name[digits-1]) {
+		digits--
+	}
+	for ; s != nil; s = s.outer {
+		if r, ok := s.regs[name]; ok {
+			return r, true
+		}
+		for _, d := range s.ranges {
+			// The prefix may itself end in digits.
+			if len(d.prefix) < digits || len(d.prefix) >= len(name) || !strings.HasPrefix(name, d.prefix) {
+				continue
+			}
+			num := name[len(d.prefix):]
+			if i, err := strconv.ParseInt(num, 10, 64); err != nil || i >= d.n || num[0] == '0' && num != "0" {
+				continue
+			}
+			if p.register(s, name, d.t) == nil {
+				return s.regs[name], true
+			}
+		}
+	}
+	return 0, false
+}
+
 // statement parses a label or an instruction.
 func (p *parser) statement(s *scope) error {
 	st := statement{line: p.tok.line, guard: -1, scope: s}
 	if p.accept("@") {
 		st.guardNeg = p.accept("!")
-		r, ok := s.register(p.tok.text)
+		r, ok := p.find(s, p.tok.text)
 		if !ok || p.k.regs[r].class != classPred {
 			return p.errorf("%q is not a predicate", p.tok.text)
 		}
@@ -358,7 +381,7 @@ func (p *parser) operand(s *scope, nested bool) (operand, error) {
 		return operand{kind: opImm, value: int64(bits), float: float}, err
 	case t != "" && isWordStart(t[0]):
 		p.advance()
-		if r, ok := s.register(t); ok {
+		if r, ok := p.find(s, t); ok {
 			return operand{kind: opReg, reg: r, name: t}, nil
 		}
 		if sp := specialIndex(t); sp >= 0 {
@@ -381,15 +404,6 @@ func (p *parser) operand(s *scope, nested bool) (operand, error) {
 		return operand{kind: opLabel, name: t}, nil
 	}
 	return operand{}, p.errorf("%q where an operand was expected", p.tok.text)
-}
-
-func (s *scope) register(name string) (int, bool) {
-	for ; s != nil; s = s.outer {
-		if r, ok := s.regs[name]; ok {
-			return r, true
-		}
-	}
-	return 0, false
 }
 
 func (s *scope) variable(name string) *variable {

@@ -3,6 +3,7 @@ package ptx
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/x448/float16"
@@ -123,6 +124,9 @@ func (c *compiler) selectMMA(mods []string) error {
 			return c.errorf("shape %s is not modelled", shape)
 		}
 		in.exec = func(w *warp, in *instr) { w.mmaBytes(in, m, k, ua, ub) }
+		if k == 32 && !ua && !ub && fastMMA {
+			defer c.selectFastMMA()
+		}
 	case "f32.f16.f16.f32", "f32.bf16.bf16.f32":
 		half := func(x uint16) float32 { return float16.Frombits(x).Float32() }
 		if strings.Contains(types4, "bf16") {
@@ -152,6 +156,38 @@ func (c *compiler) selectMMA(mods []string) error {
 	}
 	c.early = true
 	return nil
+}
+
+// mmaTile is the operands of mma.m16n8k32.
+type mmaTile struct {
+	a, c, d [4]l32
+	b       [2]l32
+}
+
+// selectFastMMA replaces the portable loops, unless the result shares
+// registers with A or B, which they allow.
+func (c *compiler) selectFastMMA() {
+	in := c.in
+	if len(in.xs) != 14 {
+		return // an error has been found
+	}
+	for _, d := range in.xs[:4] {
+		if slices.Contains(in.xs[4:10], d) {
+			return
+		}
+	}
+	in.exec = func(w *warp, in *instr) {
+		if !w.fullWarp() {
+			return
+		}
+		t := &w.worker.tile
+		x := in.xs
+		for i := range 4 {
+			t.d[i], t.a[i], t.c[i] = w.r32(x[i]), w.r32(x[4+i]), w.r32(x[10+i])
+		}
+		t.b[0], t.b[1] = w.r32(x[8]), w.r32(x[9])
+		mmaSigned(t)
+	}
 }
 
 // mmaBytes is D = A·B + C, A of m×k bytes in rows, B of k×8 in columns, sums

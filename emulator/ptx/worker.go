@@ -20,11 +20,14 @@ type worker struct {
 
 	block     [3]int
 	divergent int64
+	err       error // of the block failedAt, in the order of those that run
+	failedAt  int
 
 	sectors sectorSet
 	rising  bool
 	phase   uint64
 	banks   [banks]bankState
+	tile    mmaTile
 }
 
 // slice is how many instructions a warp executes before the next one's turn,
@@ -62,16 +65,13 @@ func newWorker(l *launch) *worker {
 	return w
 }
 
-// blocks runs blocks until none of the total is left.
-func (k *worker) blocks(total int) error {
+// blocks runs blocks until none of the total is left or one has failed.
+func (k *worker) blocks(total int) {
 	l := k.launch
-	for {
+	for !l.failed.Load() {
 		i := int(l.next.Add(1)) - 1
 		if i >= total {
-			return nil
-		}
-		if l.failed.Load() {
-			return errStopped
+			return
 		}
 		b := i
 		if l.blocks != nil {
@@ -80,15 +80,13 @@ func (k *worker) blocks(total int) error {
 		g := l.cfg.Grid
 		k.block = [3]int{b % g[0], b / g[0] % g[1], b / (g[0] * g[1])}
 		k.stream = l.order.buffer()
-		err := k.runBlock()
-		if err == nil && !l.order.admit(i, k.stream) {
-			err = errStopped
-		}
-		if err != nil {
+		if k.err = k.runBlock(); k.err != nil {
+			k.failedAt = i
 			l.failed.Store(true)
 			l.order.stop()
-			return err
+			return
 		}
+		l.order.admit(i, k.stream)
 	}
 }
 
