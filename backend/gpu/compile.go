@@ -87,6 +87,9 @@ func (l *lowering) launch(s gen.Spec, args ...arg) error {
 	if shared := l.gpu.Shared.Bytes.Int(); int64(shape.Shared) > shared {
 		return fmt.Errorf("kernel %s needs %d bytes of shared memory, %s has %d for a thread block", s.Family(), shape.Shared, l.gpu.Name, shared)
 	}
+	if total := shape.Threads() * shape.Grid[0]; total > maxTensor {
+		return fmt.Errorf("kernel %s needs %d threads, a launch has at most 2^31−1: use a smaller batch", s.Family(), total)
+	}
 	out := Launch{Kernel: l.mod.Add(s), Op: l.op.Kind.String(), Node: l.op.Name, Grid: shape.Grid, Block: shape.Block, Shared: shape.Shared}
 	for _, i := range l.chain {
 		out.Fused = append(out.Fused, fmt.Sprintf("%s %s", l.g.Ops[i].Kind, l.g.Ops[i].Name))

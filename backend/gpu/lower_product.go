@@ -199,7 +199,7 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
 	}
 	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
-	if t, ok := l.choose(tensor, l.gpu); ok {
+	if t, ok := l.choose(tensor, l.gpu); ok && groups <= gen.MaxGroups {
 		tensor.Tile = t
 		pad := bytes.Repeat([]byte{byte(zx)}, 16)
 		return l.launchChain(tensor, in, l.constant(tensor.PackWeights(w.codes)), l.constant(pad), table)
@@ -262,7 +262,7 @@ func (l *lowering) pairs(m, k, n int) error {
 	}
 	a, b := l.value(l.op.In[0]), l.value(l.op.In[1])
 	tensor := gen.MatMulTensor{MatMul: s}
-	if t, ok := l.choose(tensor.AsConv(), l.gpu); ok && s.Batch.Size() <= gen.MaxMatrices {
+	if t, ok := l.choose(tensor.AsConv(), l.gpu); ok && s.Batch.Size() <= gen.MaxGroups {
 		tensor.Tile = t
 		pad := func(zero int32) arg { return l.constant(bytes.Repeat([]byte{byte(zero)}, 16)) }
 		return l.launchChain(tensor, a, b, pad(s.ZA), pad(s.ZB), table)

@@ -71,9 +71,20 @@ type Range struct {
 // rescaling is a multiplier and what follows from its shift, as values.
 type rescaling struct {
 	m     val
-	shift val // i32; with high, less 32
-	mask  val // i32, with high: the bits of the upper word that are cut off
+	shift val // with high i32, less 32; otherwise i64
+	half  val // i64, what is added before the rest is cut off
+	mask  val // the bits that are cut off: with high i32, of the upper word; otherwise i64
 	high  bool
+}
+
+// newRescaling makes a rescaling of the words of a table, see Scale.row.
+func (k *fn) newRescaling(m, shift, mask val, high bool) rescaling {
+	if high {
+		return rescaling{m, shift, k.shl(k.unsigned64(k.add(mask, 1)), highShift-1), mask, true}
+	}
+	by := k.unsigned64(shift)
+	one := k.shl(k.i64(1), by)
+	return rescaling{m, by, k.lshr(one, 1), k.sub(one, 1), false}
 }
 
 // highShift is the shift from which on the result lies in the upper word of the
@@ -82,11 +93,9 @@ const highShift = 32
 
 // constantRescaling makes a rescaling of constants.
 func (k *fn) constantRescaling(s Scale) rescaling {
-	if s = s.normal(); s.Shift >= highShift {
-		by := s.Shift - highShift
-		return rescaling{k.i32(int(s.M)), k.i32(by), k.i32(1<<by - 1), true}
-	}
-	return rescaling{m: k.i32(int(s.M)), shift: k.i32(s.Shift)}
+	high := s.normal().Shift >= highShift
+	m, shift, mask := s.row(high)
+	return k.newRescaling(k.i32(int(m)), k.i32(int(shift)), k.i32(int(mask)), high)
 }
 
 // normal gives a multiplier of 0 a large shift, which does not matter to it.
@@ -100,25 +109,20 @@ func (s Scale) normal() Scale {
 // rescale returns zero + round(v·M/2^shift), limited to a range of at most 16-bit
 // codes: the exact 64-bit product, rounded half to even once.
 func (k *fn) rescale(v val, s rescaling, r Range) val {
-	product := k.b.NewMul(k.sext(v, types.I64), k.sext(s.m, types.I64))
-	// Half is added and the rest cut off, which rounds ties up; a tie shows as a
-	// remainder of 0, and is made even. Saturating to int32 first, as the
+	x := k.b.NewAdd(k.b.NewMul(k.sext(v, types.I64), k.sext(s.m, types.I64)), s.half)
+	// Half was added and the rest is cut off, which rounds ties up; a tie shows as
+	// a remainder of 0, and is made even. Saturating to int32 first, as the
 	// definition says, changes nothing within the range.
 	lo, hi := int(r.Lo)-int(r.Zero), int(r.Hi)-int(r.Zero)
 	if s.high {
-		half := k.shl(k.unsigned64(k.add(s.mask, 1)), highShift-1)
-		x := k.b.NewAdd(product, half)
 		upper := k.trunc(k.ashr(x, 32), types.I32)
 		rest := k.or(k.trunc(x, types.I32), k.and(upper, s.mask))
 		q := k.ashr(upper, s.shift)
 		q = k.sel(k.cmp(enum.IPredEQ, rest, 0), k.and(q, -2), q)
 		return k.add(k.min(k.max(q, lo), hi), int(r.Zero))
 	}
-	by := k.unsigned64(s.shift)
-	one := k.shl(k.i64(1), by)
-	x := k.b.NewAdd(product, k.lshr(one, 1))
-	q := k.ashr(x, by)
-	q = k.sel(k.cmp(enum.IPredEQ, k.and(x, k.sub(one, 1)), 0), k.and(q, -2), q)
+	q := k.ashr(x, s.shift)
+	q = k.sel(k.cmp(enum.IPredEQ, k.and(x, s.mask), 0), k.and(q, -2), q)
 	return k.add(k.trunc(k.min(k.max(q, lo), hi), types.I32), int(r.Zero))
 }
 

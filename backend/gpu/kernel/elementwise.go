@@ -174,7 +174,7 @@ func (s Requantize) emit(k *fn) {
 		if s.Channels.Count > 1 {
 			row := k.load(word(16), k.params["scales"], k.mul(k.channel(s.Channels, i), 16))
 			part := func(i int) val { return k.b.NewExtractElement(row, k.i32(i)) }
-			zero, scale = part(0), rescaling{part(1), part(2), part(3), s.High}
+			zero, scale = part(0), k.newRescaling(part(1), part(2), part(3), s.High)
 		}
 		y := k.rescale(k.sub(v, zero), scale, s.Range)
 		k.store(k.narrow(s.Out, y), k.params["y"], k.mul(i, s.Out.Bytes))

@@ -31,9 +31,6 @@ func (s MatMulTensor) Launch() Launch {
 	return l
 }
 
-// MaxMatrices bounds the batch, a dimension of the grid.
-const MaxMatrices = 65535
-
 // AsConv is the whole batch as a grouped convolution of the same cost.
 func (s MatMulTensor) AsConv() ConvTensor {
 	c := s.conv()

@@ -52,7 +52,7 @@ func (e Epilogue) load(k *fn, channel val) channelParams {
 	}
 	row := k.load(word(16), table, at)
 	part := func(i int) val { return k.b.NewExtractElement(row, k.i32(i)) }
-	return channelParams{part(0), rescaling{part(1), part(2), part(3), e.High}}
+	return channelParams{part(0), k.newRescaling(part(1), part(2), part(3), e.High)}
 }
 
 // finish returns the result of one sum, as i32.

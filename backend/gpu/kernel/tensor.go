@@ -34,6 +34,10 @@ const (
 	// eight rows) meet in a bank, and words of every fourth row seldom.
 	TileK = 64
 
+	// MaxGroups bounds the groups of a ConvTensor and the matrices of a
+	// MatMulTensor: the second dimension of a grid.
+	MaxGroups = 65535
+
 	instK = 32 // bytes of the summed dimension of one instruction
 )
 

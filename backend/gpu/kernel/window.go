@@ -169,7 +169,7 @@ func (s Pool) divisor(k *fn, y0, x0 val) rescaling {
 		})[0]
 	}
 	at := k.mul(k.mul(count(0, y0), count(1, x0)), 8)
-	return rescaling{m: k.load(types.I32, k.params["scales"], at), shift: k.load(types.I32, k.params["scales"], k.add(at, 4))}
+	return k.newRescaling(k.load(types.I32, k.params["scales"], at), k.load(types.I32, k.params["scales"], k.add(at, 4)), nil, false)
 }
 
 // Reduction says what Reduce computes.
