@@ -237,12 +237,14 @@ func (l *lowering) lower(op *ir.Op) error {
 		return l.dequantize()
 	case ir.Requantize:
 		return l.requantize()
+	case ir.Cast:
+		return l.cast()
 	}
 	if !l.g.Type(op.In[0]).IsQuantised() {
 		if l.g.Type(op.In[0]).DType.IsFloat() {
 			return l.float()
 		}
-		return fmt.Errorf("plain %s has no kernel, only codes have", l.g.Type(op.In[0]).DType)
+		return l.integer()
 	}
 	switch op.Kind {
 	case ir.Conv2D:

@@ -36,9 +36,9 @@ func shared(t *testing.T, path ...string) string {
 
 // modelBits takes a model through the passes, compiles it and compares bits on
 // the first inputs.
-func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor) {
+func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor, shapes map[string][]int) {
 	t.Helper()
-	g, err := onnx.Import(m, onnx.ImportOptions{DefaultDim: 1})
+	g, err := onnx.Import(m, onnx.ImportOptions{DefaultDim: 1, InputShapes: shapes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestDigits(t *testing.T) {
 	for _, img := range images {
 		in = append(in, []*ir.Tensor{ir.NewTensor(ir.F32, []int{1, 1, 28, 28}, img)})
 	}
-	modelBits(t, mod, in)
+	modelBits(t, mod, in, nil)
 }
 
 var allModels = flag.Bool("all-models", false, "run the large models too")
@@ -86,10 +86,11 @@ func TestModels(t *testing.T) {
 		"models/mlperf-tiny-ic-resnet8-int8-qdq", "models/mlperf-tiny-ad-autoencoder-float", "models/mlperf-tiny-kws-dscnn-int8-qlinear",
 		"models/mlperf-tiny-vww-mobilenetv1-int8-qdq", "models/cifar10-resnet20-bn", "models/self-mnist-mobilenetv3-se",
 		"models/cnn-mnist-pytorch", "models/ort-conv-qdq-u8u8", "models/ort-conv-int4-weights-qdq", "models/stm-yamnet-256",
+		"models/self-char-gpt-4l", "models/self-mnist-gru-rows", "models/tfbert-mrpc-12l-tiny",
 	}
 	if *allModels {
 		names = append(names, "models/mobilenetv2-imagenet-int8-qdq", "models/nanodet-m-320", "models/person-det-yolox-192",
-			"models/superres-espcn-224", "models/ultraface-rfb-320", "models/yolox-nano-416", "models/yunet-n-320", "models/dtln-2",
+			"models/superres-espcn-224", "models/ultraface-rfb-320", "models/yolox-nano-416", "models/yunet-n-320", "models/dtln-2", "models/gpt2-12l-tiny", "models/bert-toy-6l", "models/ppocr-v4-rec",
 			"backend/light-tests/test_resnet50", "backend/light-tests/test_squeezenet", "backend/light-tests/test_densenet121",
 			"backend/light-tests/test_shufflenet")
 	}
@@ -100,26 +101,31 @@ func TestModels(t *testing.T) {
 				t.Fatal(err)
 			}
 			sets, _ := filepath.Glob(filepath.Join(root, name, "*_set*"))
-			var in [][]*ir.Tensor
-			for _, dir := range sets {
-				in = append(in, readSet(t, dir))
+			if len(sets) == 0 {
+				t.Fatal("no inputs beside the model")
 			}
-			modelBits(t, m, in)
+			var in [][]*ir.Tensor
+			shapes := map[string][]int{}
+			for _, dir := range sets[:1] { // others may have other shapes
+				in = append(in, readSet(t, dir, shapes))
+			}
+			modelBits(t, m, in, shapes)
 		})
 	}
 }
 
-// readSet reads the inputs of a test_data_set folder.
-func readSet(t *testing.T, dir string) (set []*ir.Tensor) {
+// readSet reads the inputs of a test_data_set folder and notes their shapes.
+func readSet(t *testing.T, dir string, shapes map[string][]int) (set []*ir.Tensor) {
 	for i := 0; ; i++ {
 		path := filepath.Join(dir, fmt.Sprintf("input_%d.pb", i))
 		if _, err := os.Stat(path); err != nil {
 			return set
 		}
-		_, x, err := onnx.ReadTensorFile(path)
+		name, x, err := onnx.ReadTensorFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+		shapes[name] = x.Shape
 		set = append(set, x)
 	}
 }

@@ -45,6 +45,8 @@ var samples = []Spec{
 	ConvTensor{Window: window, O: 16, Groups: 1, X: i8, Out: Epilogue{Range: codes8, Then: chain}, Tile: small4},
 	matmul,
 	MatMulTensor{MatMul: matmul, Tile: small4},
+	Cast{N: 24, From: Number{Bytes: 8, Signed: true}, To: Number{Bytes: 4, Float: true}},
+	IntBinary{Nest: flat, Op: IntMul, Type: Number{Bytes: 8, Signed: true}},
 	Unary{N: 24, Fn: Tanh},
 	FloatBinary{Nest: flat, Op: FloatMax, Hi: 6},
 	FloatReduce{Op: Sum, Kept: NewNest([]int{4}, []int{0}, []int{6}), Over: NewNest([]int{6}, []int{0}, []int{1}), Mean: true},
