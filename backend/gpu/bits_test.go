@@ -112,7 +112,7 @@ func neighbours(got []byte, want []float32) bool {
 func inexact(g *ir.Graph) bool {
 	for i := range g.Ops {
 		op := &g.Ops[i]
-		if _, fn := floatFns[op.Kind]; fn || (op.Kind == ir.Softmax || op.Kind == ir.LogSoftmax) && g.Type(op.Out).DType == ir.F32 {
+		if _, fn := floatFns[op.Kind]; fn || op.Kind == ir.LRN || (op.Kind == ir.Softmax || op.Kind == ir.LogSoftmax) && g.Type(op.Out).DType == ir.F32 {
 			return true
 		}
 	}

@@ -53,6 +53,7 @@ func TestFloat(t *testing.T) {
 	for axis := range 2 {
 		out(ir.Softmax, &ir.AxisAttr{Axis: axis}, x)
 		out(ir.LogSoftmax, &ir.AxisAttr{Axis: axis}, x)
+		out(ir.LRN, &ir.LRNAttr{Axis: axis, Size: 4 + axis, Alpha: 1e-2, Beta: 0.75, Bias: 1}, x)
 	}
 	p, err := Compile(g, a)
 	if err != nil {

@@ -66,5 +66,12 @@ func (l *lowering) float() error {
 		s := gen.FloatSoftmax{Outer: ir.Numel(x.Shape[:a]), N: x.Shape[a], Inner: ir.Numel(x.Shape[a+1:]), Log: op.Kind == ir.LogSoftmax}
 		return l.launch(s, l.value(op.In[0]), l.result())
 	}
+	if a, ok := op.Attr.(*ir.LRNAttr); ok {
+		s := gen.LRN{
+			Outer: ir.Numel(x.Shape[:a.Axis]), N: x.Shape[a.Axis], Inner: ir.Numel(x.Shape[a.Axis+1:]),
+			Size: a.Size, Alpha: a.Alpha, Beta: a.Beta, Bias: a.Bias,
+		}
+		return l.launch(s, l.value(op.In[0]), l.result())
+	}
 	return errors.New("has no kernel in float32, and is not fixed point in this model")
 }

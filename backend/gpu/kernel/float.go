@@ -61,10 +61,12 @@ func (k *fn) poly(x val, c []float64) val {
 // bits.
 const roundMagic = 3 << 51
 
-// exp is e^x: x = n·ln 2 + r, and the Taylor series of e^r. Beyond ±150, where
-// float32 has long been infinite or 0, it is that of ±150; NaN stays.
+// exp is e^x: x = n·ln 2 + r, and the Taylor series of e^r. Above 700 it is
+// infinite, and below −700, where float32 has long been 0, that of −700; NaN
+// stays.
 func (k *fn) exp(x val) val {
-	x = k.fclamp(x, -150, 150)
+	infinite := k.fless(f64(700), x)
+	x = k.fclamp(x, -700, 700)
 	shifted := k.b.NewFAdd(k.b.NewFMul(x, f64(math.Log2E)), f64(roundMagic))
 	n := k.b.NewFSub(shifted, f64(roundMagic))
 	const ln2Hi, ln2Lo = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -77,7 +79,8 @@ func (k *fn) exp(x val) val {
 		c[i] = 1 / f
 	}
 	power := k.shl(k.add(k.b.NewBitCast(shifted, types.I64), 1023), 52)
-	return k.b.NewFMul(k.poly(r, c), k.b.NewBitCast(power, types.Double))
+	y := k.b.NewFMul(k.poly(r, c), k.b.NewBitCast(power, types.Double))
+	return k.sel(infinite, f64(math.Inf(1)), y)
 }
 
 // log is the natural logarithm of a float32 in a float64: x = 2^e·m with m from
@@ -167,7 +170,8 @@ func (s Unary) of(k *fn, x val) val {
 	case HardSwish:
 		return k.b.NewFMul(x, k.fclamp(k.b.NewFAdd(k.b.NewFDiv(x, f64(6)), f64(0.5)), 0, 1))
 	case Tanh:
-		e := k.exp(k.b.NewFAdd(x, x))
+		limited := k.fclamp(x, -30, 30) // where it is ±1
+		e := k.exp(k.b.NewFAdd(limited, limited))
 		y := k.b.NewFDiv(k.b.NewFSub(e, f64(1)), k.b.NewFAdd(e, f64(1)))
 		return k.nearZero(x, []float64{1, 0, -1. / 3, 0, 2. / 15}, y)
 	case Exp:
@@ -340,5 +344,39 @@ func (s FloatSoftmax) emit(k *fn) {
 			k.storeFloat(y, k.params["y"], at(j))
 			return c
 		})
+	})
+}
+
+// LRN is local response normalisation along the middle dimension of
+// [Outer, N, Inner]: x / (Bias + Alpha/Size · Σ x²)^Beta, the sum over Size
+// neighbours. Parameters: x, y.
+type LRN struct {
+	Outer, N, Inner   int
+	Size              int
+	Alpha, Beta, Bias float32
+}
+
+// Family implements Spec.
+func (s LRN) Family() string { return "float_lrn" }
+
+// Params implements Spec.
+func (s LRN) Params() []string { return []string{"x", "y"} }
+
+// Launch implements Spec.
+func (s LRN) Launch() Launch { return linear(s.Outer * s.N * s.Inner) }
+
+func (s LRN) emit(k *fn) {
+	k.each(s.Outer*s.N*s.Inner, func(i val) {
+		c := k.split(i, s.Outer, s.N, s.Inner)
+		first := k.sub(c[1], (s.Size-1)/2)
+		base := k.add(k.mul(c[0], s.N*s.Inner), c[2])
+		sum := k.repeat(s.Size, []val{f64(0)}, func(j val, acc []val) []val {
+			p := k.add(j, first)
+			x := k.pick(k.inside(p, s.N), f64(0), func() val { return k.loadFloat(k.params["x"], k.add(base, k.mul(p, s.Inner))) })
+			return []val{k.b.NewFAdd(acc[0], k.b.NewFMul(x, x))}
+		})[0]
+		d := k.b.NewFAdd(k.b.NewFMul(sum, f64(float64(s.Alpha)/float64(s.Size))), f64(float64(s.Bias)))
+		power := k.exp(k.b.NewFMul(k.log(d), f64(float64(s.Beta))))
+		k.storeFloat(k.b.NewFDiv(k.loadFloat(k.params["x"], i), power), k.params["y"], i)
 	})
 }

@@ -50,6 +50,7 @@ var samples = []Spec{
 	Unary{N: 24, Fn: Tanh},
 	FloatBinary{Nest: flat, Op: FloatMax, Hi: 6},
 	FloatReduce{Op: Sum, Kept: NewNest([]int{4}, []int{0}, []int{6}), Over: NewNest([]int{6}, []int{0}, []int{1}), Mean: true},
+	LRN{Outer: 2, N: 5, Inner: 3, Size: 5, Alpha: 1e-4, Beta: 0.75, Bias: 1},
 	FloatSoftmax{Outer: 2, N: 5, Inner: 3, Log: true},
 }
 
