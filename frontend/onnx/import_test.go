@@ -133,6 +133,7 @@ func TestImportErrors(t *testing.T) {
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("x", []int64{3}, 1, 2, 3), floats("i", []int64{1}, 1)}
 			return m
 		}(), "indices are of type f32, want integers"},
+		{"axis beyond all integers", single(6, node("Add(x, z) y", intAttr("broadcast", 1), intAttr("axis", 1<<63-1)), image(), valueInfo("z", 3)), "does not lie at dimension"},
 		{"indices of maxima of a matrix", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 2)), valueInfo("x", 2, 2)), "want [N,C,spatial"},
 		{"gigabytes of indices of maxima", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 1)), valueInfo("x", 1<<20, 1<<10, 1)), "element operations"},
 		{"Fourier transform of a number", single(17, node("DFT(x) y"), valueInfo("x")), "axis 1"},
