@@ -73,6 +73,9 @@ func Check(ctx context.Context, dirs []string, o CheckOptions, yield func(CheckR
 			}
 			r := CheckResult{Name: testName(root, dir), Executor: o.Executor}
 			d, reason := checkFolder(ctx, dir, o, target)
+			if err := ctx.Err(); err != nil {
+				return err // what was interrupted did not fail
+			}
 			r.Pass, r.Reason = reason == "", reason
 			r.MaxAbsError, r.MaxRelError = d.maxAbs, d.maxRel
 			if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
