@@ -203,12 +203,8 @@ type CompileReport struct {
 }
 
 // Compile compiles a model for one processing-in-memory target.
-func Compile(ctx context.Context, name, on string, mo ModelOptions, q QuantOptions) (*CompileReport, error) {
+func Compile(ctx context.Context, name string, t *Target, mo ModelOptions, q QuantOptions) (*CompileReport, error) {
 	start := time.Now()
-	t, err := OpenTarget(on)
-	if err != nil {
-		return nil, err
-	}
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,20 @@
-// Package gpu says what a graph costs on a GPU: an analytic model of tensor-core
-// kernels with traffic counted at registers, shared memory, L2 and DRAM.
+// Package gpu compiles graphs to GPU kernels, and says what a graph costs on a
+// GPU by an analytic model.
+//
+// Compile (compile.go) lowers each operator of a fixed-point graph to a launch of
+// a kernel of package kernel (lower_product.go, lower_code.go, lower_move.go,
+// lower_float.go), with the element-wise operators that follow it in the same
+// kernel (chain.go) and, for products, the tile that is expected to be fastest
+// (tile.go). Tensors get places in one arena by live range (arena.go). The result
+// is a Program (program.go): launches, constants, LLVM IR; llc makes PTX of it
+// (llc.go), and it is written as files (files.go). docs/gpu.md has the format.
+//
+// To add an operator: its case in lowering.lower, and a generator in package
+// kernel when none there does it; the tests compare its bits with ir/eval's on
+// the PTX emulator.
+//
+// The analytic model is an estimate of tensor-core kernels with traffic counted at
+// registers, shared memory, L2 and DRAM. It does not look at the kernels above.
 //
 // A graph becomes a list of kernels (plan.go): a product with its requantisation,
 // activation and residual addition is one; so is any other operator with the
@@ -17,7 +32,7 @@
 // knowledge of the cost. What is not modelled: kernels running side by side,
 // sparsity, transfers from and to the host.
 //
-// To add an operator: if it is not bound by its bytes alone, give its lane
+// To add an operator to the model: if it is not bound by its bytes alone, give its lane
 // operations in laneOps. Read estimate.go, plan.go, residency.go, product.go,
 // other.go, in this order.
 package gpu

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"situ/backend/gpu"
 	"situ/runtime"
 	"situ/runtime/report"
 )
@@ -98,21 +99,40 @@ func compileCmd() *cobra.Command {
 	var qf quantFlags
 	var on, out string
 	var force bool
+	var sm int
 	c := &cobra.Command{
-		Use:     "compile MODEL",
-		Short:   "Compile a model to a program for one target",
-		Example: "  situ compile model.onnx --on corsair-card -o model.pim",
-		Args:    cobra.ExactArgs(1),
+		Use:   "compile MODEL",
+		Short: "Compile a model to a program, or to GPU kernels, for one target",
+		Long: `Compiles MODEL (an ONNX file or the name of a model that ships). For a
+processing-in-memory target -o names the program file. For a GPU it names a
+folder, which receives kernels.ll (LLVM IR), kernels.ptx (by llc, from Debian's
+package llvm), plan.json (buffers and launches) and constants.bin.`,
+		Example: `  situ compile model.onnx --on corsair-card -o model.pim
+  situ compile model.onnx --on h100 -o kernels/`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			mo, err := mf.options()
 			if err != nil {
 				return err
 			}
 			if out == "" {
-				return errors.New("compile needs -o FILE for the program")
+				return errors.New("compile needs -o FILE for the program, or -o DIR for a GPU's kernels")
+			}
+			t, err := runtime.OpenTarget(on)
+			if err != nil {
+				return err
+			}
+			if t.GPU != nil {
+				if out == "-" {
+					return errors.New("kernels are several files: give a folder with -o DIR")
+				}
+				return compileKernels(cmd, args[0], t, out, mo, qf.o, runtime.KernelOptions{SM: sm, Force: force})
+			}
+			if cmd.Flags().Changed("sm") {
+				return fmt.Errorf("--sm is for GPUs; %s is none", t.Name)
 			}
 			stop := spinner(cmd, "compiling")
-			r, err := runtime.Compile(cmd.Context(), args[0], on, mo, qf.o)
+			r, err := runtime.Compile(cmd.Context(), args[0], t, mo, qf.o)
 			stop()
 			if err != nil {
 				return err
@@ -134,7 +154,23 @@ func compileCmd() *cobra.Command {
 	qf.add(c.Flags())
 	fs := c.Flags()
 	fs.StringVar(&on, "on", "corsair-card", "target: a preset or an architecture file")
-	fs.StringVarP(&out, "output", "o", "", "program file to write")
-	fs.BoolVar(&force, "force", false, "replace the file if it exists")
+	fs.StringVarP(&out, "output", "o", "", "program file to write; for a GPU a folder")
+	fs.BoolVar(&force, "force", false, "replace files that exist")
+	fs.IntVar(&sm, "sm", gpu.DefaultSM, "compute capability ×10 that PTX is made for; newer cards run it too")
 	return c
+}
+
+// compileKernels is compile for a GPU.
+func compileKernels(cmd *cobra.Command, model string, t *runtime.Target, dir string, mo runtime.ModelOptions, q runtime.QuantOptions, o runtime.KernelOptions) error {
+	stop := spinner(cmd, "compiling")
+	r, err := runtime.CompileKernels(cmd.Context(), model, t, dir, mo, q, o)
+	stop()
+	if err != nil {
+		return err
+	}
+	warn(cmd, r.Warnings)
+	if wantJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), r.Summary)
+	}
+	return report.Kernels(cmd.OutOrStdout(), dir, &r.Summary)
 }

@@ -61,6 +61,20 @@ func Compiled(w io.Writer, path string, s *runtime.ProgramSummary) error {
 	return g.write(w)
 }
 
+// Kernels describes a model compiled to GPU kernels.
+func Kernels(w io.Writer, dir string, s *runtime.KernelSummary) error {
+	var g grid
+	g.add("folder", dir)
+	g.add("model", s.Model)
+	g.add("target", fmt.Sprintf("%s, sm_%d", s.Target, s.SM))
+	g.add("quantisation", s.Quant)
+	g.add("launches", fmt.Sprintf("%d of %d kernels", s.Launches, s.Kernels))
+	g.add("weights and tables", Bytes(s.Constants))
+	g.add("activations", Bytes(s.Arena))
+	g.add("compiled in", Unit(s.CompileS, "s"))
+	return g.write(w)
+}
+
 // Check writes one line a test.
 func Check(w io.Writer, r runtime.CheckResult) error {
 	mark := "pass"

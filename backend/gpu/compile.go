@@ -1,0 +1,264 @@
+package gpu
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"situ/arch"
+	gen "situ/backend/gpu/kernel"
+	"situ/ir"
+)
+
+// Compile lowers a fixed-point graph to kernels and launches. The error lists
+// every operator without a kernel. The program's PTX is empty: see Assemble.
+func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, tensorTile) }
+
+// chooser says whether a product is to run on the tensor cores, and its tile.
+type chooser func(gen.ConvTensor, *arch.GPU) (gen.Tile, bool)
+
+func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
+	l := &lowering{
+		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
+		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
+		prog: &Program{Model: g.Name, Target: a.Name},
+	}
+	for i := range l.home {
+		l.home[i] = ir.ValueID(i)
+	}
+	for _, id := range g.Inputs {
+		l.spans[id] = &span{bytes: storedBytes(g.Type(id)), first: -1, last: -1}
+	}
+	var missing []string
+	chains := fuseChains(g)
+	for i := range g.Ops {
+		if chains.inner[i] {
+			continue // is part of the kernel of an operator to come
+		}
+		op := &g.Ops[i]
+		l.op, l.chain, l.out = op, nil, op.Out
+		if c, ok := chains.ends[i]; ok {
+			l.op, l.chain = &g.Ops[c[0]], c[1:]
+		}
+		if err := l.lower(l.op); err != nil {
+			op := l.op
+			missing = append(missing, fmt.Sprintf("%s %q: %v", op.Kind, op.Name, err))
+		}
+	}
+	if missing != nil {
+		return nil, fmt.Errorf("graph %s: no GPU kernel for %d of %d operators:\n  %s", g.Name, len(missing), len(g.Ops), strings.Join(missing, "\n  "))
+	}
+	return l.finish()
+}
+
+// arg is a launch's pointer before memory is assigned.
+type arg struct {
+	value ir.ValueID // or NoValue
+	table Place
+}
+
+// lowering is a compilation in progress.
+type lowering struct {
+	g      *ir.Graph
+	gpu    *arch.GPU
+	choose chooser
+	mod    *gen.Module
+	op     *ir.Op     // being lowered
+	chain  []int      // operators computed on its result in the same kernel
+	out    ir.ValueID // result of the last of them
+	prog   *Program
+	args   [][]arg
+	home   []ir.ValueID         // the value whose memory a value shares
+	spans  map[ir.ValueID]*span // by root
+	known  map[[sha256.Size]byte]int64
+	data   bytes.Buffer // constants
+}
+
+// maxTensor bounds a tensor, whose offsets in kernels have 32 bits.
+const maxTensor = math.MaxInt32
+
+// launch adds a launch of the kernel that s describes.
+func (l *lowering) launch(s gen.Spec, args ...arg) error {
+	shape := s.Launch()
+	if shared := l.gpu.Shared.Bytes.Int(); int64(shape.Shared) > shared {
+		return fmt.Errorf("kernel %s needs %d bytes of shared memory, %s has %d for a thread block", s.Family(), shape.Shared, l.gpu.Name, shared)
+	}
+	if total := shape.Threads() * shape.Grid[0]; total > maxTensor {
+		return fmt.Errorf("kernel %s needs %d threads, a launch has at most 2^31−1: use a smaller batch", s.Family(), total)
+	}
+	out := Launch{Kernel: l.mod.Add(s), Op: l.op.Kind.String(), Node: l.op.Name, Grid: shape.Grid, Block: shape.Block, Shared: shape.Shared}
+	for _, i := range l.chain {
+		out.Fused = append(out.Fused, fmt.Sprintf("%s %s", l.g.Ops[i].Kind, l.g.Ops[i].Name))
+	}
+	now := len(l.prog.Launches)
+	for i, name := range s.Params() {
+		out.Args = append(out.Args, Arg{Param: name})
+		if v := args[i].value; v != ir.NoValue && !l.g.IsConst(v) {
+			s := l.spans[v]
+			if s == nil {
+				s = &span{bytes: storedBytes(l.g.Type(v)), first: now}
+				l.spans[v] = s
+			}
+			s.last = now
+		}
+	}
+	l.prog.Launches = append(l.prog.Launches, out)
+	l.args = append(l.args, args)
+	return nil
+}
+
+// value is the argument for a value's memory.
+func (l *lowering) value(id ir.ValueID) arg { return arg{value: l.home[id]} }
+
+// result is the argument for the result of the operator being lowered and its
+// chain.
+func (l *lowering) result() arg { return l.value(l.out) }
+
+// constant is the argument for bytes in the constants buffer; equal bytes are
+// stored once.
+func (l *lowering) constant(b []byte) arg {
+	key := sha256.Sum256(b)
+	at, ok := l.known[key]
+	if !ok {
+		at = int64(l.data.Len())
+		l.known[key] = at
+		l.data.Write(b)
+		l.data.Write(make([]byte, alignUp(int64(len(b)))-int64(len(b))))
+	}
+	return arg{value: ir.NoValue, table: Place{Buffer: Constants, Offset: at, Bytes: int64(len(b))}}
+}
+
+// words is the argument for a table of 32-bit words.
+func (l *lowering) words(ws []int32) arg {
+	b := make([]byte, 0, 4*len(ws))
+	for _, w := range ws {
+		b = binary.LittleEndian.AppendUint32(b, uint32(w))
+	}
+	return l.constant(b)
+}
+
+// unused is the argument for a parameter that a kernel does not read.
+func (l *lowering) unused() arg { return arg{value: ir.NoValue, table: Place{Buffer: Constants}} }
+
+// alias makes the operator's result share its operand's memory.
+func (l *lowering) alias() error {
+	l.home[l.op.Out] = l.home[l.op.In[0]]
+	return nil
+}
+
+// finish assigns memory and resolves the arguments.
+func (l *lowering) finish() (*Program, error) {
+	p := l.prog
+	for _, id := range l.g.Outputs {
+		if s := l.spans[l.home[id]]; s != nil {
+			s.last = len(p.Launches)
+		}
+	}
+	var spans []*span
+	for id := range l.g.Values { // in a fixed order
+		if s := l.spans[ir.ValueID(id)]; s != nil {
+			spans = append(spans, s)
+		}
+	}
+	arena := pack(spans)
+	where := func(id ir.ValueID) Place {
+		root := l.home[id]
+		n := storedBytes(l.g.Type(id))
+		if s := l.spans[root]; s != nil {
+			return Place{Buffer: Arena, Offset: s.offset, Bytes: n}
+		}
+		return l.constant(tensorBytes(l.g.Value(root).Const)).table
+	}
+	for i := range p.Launches {
+		for j, a := range l.args[i] {
+			if a.value == ir.NoValue {
+				p.Launches[i].Args[j].Place = a.table
+			} else {
+				p.Launches[i].Args[j].Place = where(a.value)
+			}
+		}
+	}
+	port := func(id ir.ValueID) Port {
+		v := l.g.Value(id)
+		return Port{Name: v.Name, DType: v.Type.DType.String(), Shape: v.Type.Shape, Place: where(id)}
+	}
+	for _, id := range l.g.Inputs {
+		p.Inputs = append(p.Inputs, port(id))
+	}
+	for _, id := range l.g.Outputs {
+		p.Outputs = append(p.Outputs, port(id))
+	}
+	if have := l.gpu.DRAM.Bytes.Int(); arena+int64(l.data.Len()) > have {
+		return nil, fmt.Errorf("graph %s needs %d bytes of device memory, %s has %d: use a smaller batch", p.Model, arena+int64(l.data.Len()), l.gpu.Name, have)
+	}
+	p.Constants = l.data.Bytes()
+	p.Buffers = []Buffer{
+		{Name: Arena, Bytes: arena},
+		{Name: Constants, Bytes: int64(len(p.Constants)), File: ConstantsFile},
+	}
+	p.LLVM = l.mod.String()
+	return p, nil
+}
+
+// tensorBytes returns a tensor as it lies in a buffer.
+func tensorBytes(t *ir.Tensor) []byte {
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, t.Any()); err != nil {
+		panic("gpu: " + err.Error()) // a tensor is a slice of numbers
+	}
+	return b.Bytes()
+}
+
+// lower adds the launches of one operator.
+func (l *lowering) lower(op *ir.Op) error {
+	for _, id := range append([]ir.ValueID{op.Out}, op.In...) {
+		if id != ir.NoValue && storedBytes(l.g.Type(id)) > maxTensor {
+			return fmt.Errorf("a tensor of %d bytes is above 2^31−1: use a smaller batch", storedBytes(l.g.Type(id)))
+		}
+	}
+	switch op.Kind {
+	case ir.Reshape, ir.Reinterpret:
+		return l.alias()
+	case ir.Transpose, ir.Slice, ir.Expand:
+		return l.selection()
+	case ir.Concat:
+		return l.concat()
+	case ir.Pad:
+		return l.pad()
+	case ir.Gather:
+		return l.gather()
+	case ir.Quantize:
+		return l.quantize()
+	case ir.Dequantize:
+		return l.dequantize()
+	case ir.Requantize:
+		return l.requantize()
+	}
+	if !l.g.Type(op.In[0]).IsQuantised() {
+		if l.g.Type(op.In[0]).DType.IsFloat() {
+			return l.float()
+		}
+		return fmt.Errorf("plain %s has no kernel, only codes have", l.g.Type(op.In[0]).DType)
+	}
+	switch op.Kind {
+	case ir.Conv2D:
+		return l.conv()
+	case ir.MatMul:
+		return l.matmul()
+	case ir.MaxPool, ir.AvgPool:
+		return l.pool()
+	case ir.ReduceMean, ir.ReduceSum, ir.ReduceMax, ir.ReduceMin:
+		return l.reduce()
+	case ir.Softmax:
+		return l.softmax()
+	case ir.Add, ir.Sub, ir.Mul:
+		return l.binary()
+	case ir.LUT:
+		return l.lut()
+	}
+	return errors.New("has no kernel on codes")
+}

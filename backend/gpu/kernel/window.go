@@ -1,0 +1,352 @@
+package kernel
+
+import (
+	"github.com/llir/llvm/ir/enum"
+	"github.com/llir/llvm/ir/types"
+)
+
+// Window is where the taps of a 2-D window lie: N images of H×W×C, a result of
+// OH×OW positions.
+type Window struct {
+	N, H, W, C int
+	OH, OW     int
+	Kernel     [2]int
+	Stride     [2]int
+	Dilation   [2]int
+	Pad        [2]int // top, left
+}
+
+func (w Window) size(axis int) int { return [2]int{w.H, w.W}[axis] }
+
+func (w Window) positions(axis int) int { return [2]int{w.OH, w.OW}[axis] }
+
+// checked reports whether some tap along an axis lies outside the image.
+func (w Window) checked(axis int) bool {
+	last := (w.positions(axis)-1)*w.Stride[axis] + (w.Kernel[axis]-1)*w.Dilation[axis] - w.Pad[axis]
+	return w.Pad[axis] > 0 || last >= w.size(axis)
+}
+
+// Counts returns for each position along an axis how many taps of its window lie
+// in lo … hi−1.
+func (w Window) Counts(axis, lo, hi int) []int {
+	c := make([]int, w.positions(axis))
+	for o := range c {
+		for t := range w.Kernel[axis] {
+			if p := o*w.Stride[axis] - w.Pad[axis] + t*w.Dilation[axis]; p >= lo && p < hi {
+				c[o]++
+			}
+		}
+	}
+	return c
+}
+
+// first returns the coordinate of tap 0 of the window at position o of an axis.
+func (k *fn) first(w Window, axis int, o val) val {
+	return k.sub(k.mul(o, w.Stride[axis]), w.Pad[axis])
+}
+
+// tap returns the coordinate of tap i, and whether it is inside (nil when it
+// always is).
+func (k *fn) tap(w Window, axis int, first, i val) (p, inside val) {
+	p = k.add(k.mul(i, w.Dilation[axis]), first)
+	if w.checked(axis) {
+		inside = k.inside(p, w.size(axis))
+	}
+	return p, inside
+}
+
+// Pool is the maximum or the mean of windows of 8-bit codes. Parameters: x,
+// scales (for each divisor from 0 multiplier and shift, 8 bytes; not read when
+// there is one divisor, or for a maximum), y.
+type Pool struct {
+	Window Window
+	Codes  Codes // of x; y's are bytes
+	Mean   bool
+	Zero   int32  // of x
+	Scale  Scale  // when every window has the same divisor
+	Varies bool   // the divisor is a matter of position
+	Count  [4]int // coordinates that count: first row, row after the last, first column, column after the last
+	Range  Range
+}
+
+// Family implements Spec.
+func (s Pool) Family() string {
+	if s.Mean {
+		return "avgpool"
+	}
+	return "maxpool"
+}
+
+// Params implements Spec.
+func (s Pool) Params() []string { return []string{"x", "scales", "y"} }
+
+func (s Pool) group() int {
+	if s.Window.C%4 == 0 {
+		return 4
+	}
+	return 1
+}
+
+// Launch implements Spec.
+func (s Pool) Launch() Launch {
+	w := s.Window
+	return linear(w.N * w.OH * w.OW * w.C / s.group())
+}
+
+func (s Pool) emit(k *fn) {
+	w, g := s.Window, s.group()
+	k.each(w.N*w.OH*w.OW*w.C/g, func(i val) {
+		c := k.split(i, w.N, w.OH, w.OW, w.C/g)
+		y0, x0 := k.first(w, 0, c[1]), k.first(w, 1, c[2])
+		base := k.add(k.mul(c[0], w.H*w.W*w.C), k.mul(c[3], g))
+		start := int32(0)
+		if !s.Mean {
+			start = s.Range.Lo
+		}
+		acc := make([]val, g)
+		for j := range acc {
+			acc[j] = k.i32(int(start))
+		}
+		acc = k.repeat(w.Kernel[0], acc, func(ky val, acc []val) []val {
+			y, inY := k.tap(w, 0, y0, ky)
+			row := k.add(base, k.mul(y, w.W*w.C))
+			return k.repeat(w.Kernel[1], acc, func(kx val, acc []val) []val {
+				x, inX := k.tap(w, 1, x0, kx)
+				in := k.both(inY, inX)
+				codes := k.paddedCodes(in, s.Codes, k.add(row, k.mul(x, w.C)), g, s.Zero)
+				out := make([]val, g)
+				for j := range out {
+					v := codes[j]
+					if s.Mean {
+						out[j] = k.add(acc[j], k.sub(v, int(s.Zero)))
+						continue
+					}
+					best := k.max(acc[j], v)
+					if in != nil {
+						best = k.sel(in, best, acc[j])
+					}
+					out[j] = best
+				}
+				return out
+			})
+		})
+		if s.Mean {
+			scale := s.divisor(k, y0, x0)
+			for j := range acc {
+				acc[j] = k.rescale(acc[j], scale, s.Range)
+			}
+		}
+		k.storeCodes(k.params["y"], k.mul(i, g), acc)
+	})
+}
+
+// paddedCodes loads g codes of x, or zero when in does not hold.
+func (k *fn) paddedCodes(in val, c Codes, off val, g int, zero int32) []val {
+	if g == 1 {
+		return []val{k.pick(in, k.i32(int(zero)), func() val { return k.loadCode(c, k.params["x"], off) })}
+	}
+	w := k.pick(in, k.i32(int(repeatByte(zero))), func() val { return k.load(types.I32, k.params["x"], off) })
+	out := make([]val, g)
+	for j := range out {
+		out[j] = k.byteOf(w, j, c.Signed)
+	}
+	return out
+}
+
+// repeatByte is a word of four equal codes.
+func repeatByte(code int32) int32 { return int32(uint32(uint8(code)) * 0x01010101) }
+
+// divisor returns the multiplier of the window with first tap (y0, x0).
+func (s Pool) divisor(k *fn, y0, x0 val) rescaling {
+	if !s.Varies {
+		return k.constantRescaling(s.Scale)
+	}
+	count := func(axis int, first val) val {
+		w, lo, hi := s.Window, s.Count[2*axis], s.Count[2*axis+1]
+		return k.repeat(w.Kernel[axis], []val{k.i32(0)}, func(i val, c []val) []val {
+			p := k.sub(k.add(k.mul(i, w.Dilation[axis]), first), lo)
+			return []val{k.add(c[0], k.zext(k.inside(p, hi-lo), types.I32))}
+		})[0]
+	}
+	at := k.mul(k.mul(count(0, y0), count(1, x0)), 8)
+	return k.newRescaling(k.load(types.I32, k.params["scales"], at), k.load(types.I32, k.params["scales"], k.add(at, 4)), nil, false)
+}
+
+// Reduction says what Reduce computes.
+type Reduction int
+
+// Reductions. Sum covers the mean, whose divisor is in the scale.
+const (
+	Sum Reduction = iota
+	Max
+	Min
+)
+
+// Reduce is the sum, maximum or minimum of 8-bit codes over some dimensions.
+// Parameters: x, y.
+type Reduce struct {
+	Op    Reduction
+	Kept  Nest // x only: of the first element of each sum
+	Over  Nest // x only: the elements of one sum
+	Codes Codes
+	Zero  int32
+	Scale Scale
+	Range Range
+}
+
+// Family implements Spec.
+func (s Reduce) Family() string { return [...]string{"sum", "max", "min"}[s.Op] }
+
+// Params implements Spec.
+func (s Reduce) Params() []string { return []string{"x", "y"} }
+
+// warps reports whether a warp shares the work of one result: it pays when the
+// elements lie together and are many.
+func (s Reduce) warps() bool {
+	return s.Over.Size() >= 64 && s.Over.Stride[0][len(s.Over.Dims)-1] == 1
+}
+
+// Launch implements Spec.
+func (s Reduce) Launch() Launch {
+	if s.warps() {
+		return linear(32 * s.Kept.Size())
+	}
+	return linear(s.Kept.Size())
+}
+
+func (s Reduce) emit(k *fn) {
+	n, count := s.Kept.Size(), s.Over.Size()
+	start := map[Reduction]int32{Sum: 0, Max: s.Range.Lo, Min: s.Range.Hi}[s.Op]
+	at := func(base, r val) val { return k.add(base, k.offsets(s.Over, r)[0]) }
+	load := func(off val) val { return k.loadCode(s.Codes, k.params["x"], off) }
+	finish := func(acc, i val) {
+		if s.Op == Sum {
+			acc = k.scaled(acc, s.Scale, s.Range)
+		}
+		k.store(k.trunc(acc, types.I8), k.params["y"], i)
+	}
+	if !s.warps() {
+		k.each(n, func(i val) {
+			base := k.offsets(s.Kept, i)[0]
+			acc := k.repeat(count, []val{k.i32(int(start))}, func(r val, c []val) []val {
+				return []val{s.join(k, c[0], load(at(base, r)))}
+			})
+			finish(acc[0], i)
+		})
+		return
+	}
+	k.each(32*n, func(thread val) {
+		i, lane := k.div(thread, 32), k.and(thread, 31)
+		base := k.offsets(s.Kept, i)[0]
+		neutral := start
+		if s.Op == Sum {
+			neutral = s.Zero
+		}
+		acc := k.repeat((count+31)/32, []val{k.i32(int(start))}, func(j val, c []val) []val {
+			r := k.add(k.mul(j, 32), lane)
+			var in val
+			if count%32 != 0 {
+				in = k.cmp(enum.IPredULT, r, count)
+			}
+			return []val{s.join(k, c[0], k.pick(in, k.i32(int(neutral)), func() val { return load(at(base, r)) }))}
+		})[0]
+		for mask := 16; mask > 0; mask /= 2 {
+			other := k.shuffle(acc, mask)
+			switch s.Op {
+			case Sum:
+				acc = k.add(acc, other)
+			case Max:
+				acc = k.max(acc, other)
+			case Min:
+				acc = k.min(acc, other)
+			}
+		}
+		k.when(k.cmp(enum.IPredEQ, lane, 0), func() { finish(acc, i) })
+	})
+}
+
+// join takes one more code into a result.
+func (s Reduce) join(k *fn, acc, v val) val {
+	switch s.Op {
+	case Max:
+		return k.max(acc, v)
+	case Min:
+		return k.min(acc, v)
+	}
+	return k.add(acc, k.sub(v, int(s.Zero)))
+}
+
+// Softmax is the integer softmax of internal/fixed over rows of N 8-bit codes, a
+// warp a row. Parameters: x, table (256 32-bit powers), y.
+type Softmax struct {
+	Rows, N   int
+	In        Codes
+	OutSigned bool
+	C         uint64
+	Range     Range // of unsigned codes
+}
+
+const softmaxFrac = 14 // fraction bits of C, see internal/fixed.SoftmaxParams
+
+// Family implements Spec.
+func (s Softmax) Family() string { return "softmax" }
+
+// Params implements Spec.
+func (s Softmax) Params() []string { return []string{"x", "table", "y"} }
+
+// Launch implements Spec.
+func (s Softmax) Launch() Launch { return linear(32 * s.Rows) }
+
+func (s Softmax) emit(k *fn) {
+	k.each(32*s.Rows, func(thread val) {
+		lane := k.and(thread, 31)
+		base := k.mul(k.div(thread, 32), s.N)
+		turns := (s.N + 31) / 32
+		// column calls f for the elements of the lane.
+		column := func(init []val, f func(off val, c []val) []val) []val {
+			return k.loop(turns, init, func(j val, c []val) []val {
+				i := k.add(k.mul(j, 32), lane)
+				if s.N%32 == 0 {
+					return f(k.add(base, i), c)
+				}
+				return k.guarded(k.cmp(enum.IPredULT, i, s.N), c, func() []val { return f(k.add(base, i), c) })
+			})
+		}
+		lowest := 0
+		if s.In.Signed {
+			lowest = -128
+		}
+		top := column([]val{k.i32(lowest)}, func(off val, c []val) []val {
+			return []val{k.max(c[0], k.loadCode(s.In, k.params["x"], off))}
+		})[0]
+		for mask := 16; mask > 0; mask /= 2 {
+			top = k.max(top, k.shuffle(top, mask))
+		}
+		power := func(off val) val {
+			d := k.sub(top, k.loadCode(s.In, k.params["x"], off))
+			return k.zext(k.load(types.I32, k.params["table"], k.mul(d, 4)), types.I64)
+		}
+		sum := column([]val{k.i64(0)}, func(off val, c []val) []val { return []val{k.add(c[0], power(off))} })[0]
+		for mask := 16; mask > 0; mask /= 2 {
+			lo := k.shuffle(k.trunc(sum, types.I32), mask)
+			hi := k.shuffle(k.trunc(k.lshr(sum, 32), types.I32), mask)
+			sum = k.add(sum, k.or(k.zext(lo, types.I64), k.shl(k.zext(hi, types.I64), 32)))
+		}
+		den := k.shl(sum, softmaxFrac)
+		column(nil, func(off val, c []val) []val {
+			num := k.b.NewMul(power(off), k.i64(int64(s.C)))
+			q := k.b.NewUDiv(num, den)
+			r := k.sub(num, k.b.NewMul(q, den))
+			rest := k.sub(den, r)
+			odd := k.cmp(enum.IPredEQ, k.and(q, 1), 1)
+			up := k.b.NewOr(k.cmp(enum.IPredUGT, r, rest), k.b.NewAnd(k.cmp(enum.IPredEQ, r, rest), odd))
+			y := k.add(k.trunc(k.add(q, k.zext(up, types.I64)), types.I32), int(s.Range.Zero))
+			y = k.clamp(y, s.Range.Lo, s.Range.Hi)
+			if s.OutSigned {
+				y = k.xor(y, 128)
+			}
+			k.store(k.trunc(y, types.I8), k.params["y"], off)
+			return c
+		})
+	})
+}

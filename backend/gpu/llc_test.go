@@ -1,0 +1,103 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeLLC puts a script called llc on PATH, and nothing else.
+func fakeLLC(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "llc"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+}
+
+const version14 = "if [ \"$1\" = --version ]; then echo 'Debian LLVM version 14.0.6'; echo '    nvptx64 - NVIDIA PTX 64-bit'; exit 0; fi\n"
+
+func TestFindLLC(t *testing.T) {
+	ctx := context.Background()
+	t.Setenv("PATH", t.TempDir())
+	if _, err := FindLLC(ctx, DefaultSM); !errors.Is(err, ErrNoLLC) || !strings.Contains(err.Error(), "apt-get install llvm") {
+		t.Errorf("without llc: %v", err)
+	}
+	for _, c := range []struct {
+		script string
+		sm     int
+		want   string // part of the error, empty for none
+	}{
+		{version14, 80, ""},
+		{version14, 90, "sm_90 needs llc 16 or newer, the one installed is 14"},
+		{version14, 70, "no target sm_70; there are 80, 86, 89, 90"},
+		{"echo 'LLVM version 19.1.7'; echo 'x86-64'", 80, "without the NVPTX target"},
+		{"echo hello", 80, "does not say its version"},
+		{"exit 3", 80, "--version"},
+	} {
+		fakeLLC(t, c.script)
+		got, err := FindLLC(ctx, c.sm)
+		switch {
+		case c.want == "" && (err != nil || got.Version != 14):
+			t.Errorf("%q for sm_%d: %v, %v", c.script, c.sm, got, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%q for sm_%d: %v, want %q", c.script, c.sm, err, c.want)
+		}
+	}
+}
+
+// TestAssembleErrors: what llc gets wrong in silence is refused.
+func TestAssembleErrors(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct{ script, want string }{
+		{"printf '.version 3.2\\n.target sm_20\\n'", "does not know the target"},
+		{"printf '.version 7.0\\n.target sm_80\\n.extern .func (.param .b32 r) llvm.nvvm.idp4a\\n'", "calls a function that does not exist"},
+		{"echo nothing", "no .version"},
+		{"echo '<stdin>:3:1: error: expected type' >&2; exit 1", "expected type"},
+	} {
+		fakeLLC(t, version14+c.script)
+		l, err := FindLLC(ctx, DefaultSM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &Program{}
+		if err := p.Assemble(ctx, l, DefaultSM); err == nil || !strings.Contains(err.Error(), c.want) || p.PTX != "" {
+			t.Errorf("%q: %v, want %q", c.script, err, c.want)
+		}
+	}
+}
+
+func TestWrite(t *testing.T) {
+	p := &Program{Model: "m", LLVM: "ll", PTX: "ptx", Constants: []byte{1}}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := p.Write(dir, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{PlanFile, LLVMFile, PTXFile, ConstantsFile} {
+		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Write(dir, false); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("second time: %v", err)
+	}
+	p.PTX = "" // a folder must not keep PTX of another program
+	if err := p.Write(dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, PTXFile)); err == nil {
+		t.Error("old PTX is still there")
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 3 {
+		t.Errorf("%d files are left, want 3 (%v)", len(files), err)
+	}
+	file := filepath.Join(dir, PlanFile)
+	if err := p.Write(filepath.Join(file, "sub"), false); err == nil {
+		t.Error("writing below a file succeeded")
+	}
+}

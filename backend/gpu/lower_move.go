@@ -1,0 +1,88 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	gen "situ/backend/gpu/kernel"
+	"situ/ir"
+)
+
+// selection launches a copy in which the result element at an index is the
+// operand's element at that index of another layout.
+func (l *lowering) selection() error {
+	x, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.Out)
+	strides, base := gen.RowMajor(x.Shape), 0
+	from := make([]int, len(y.Shape))
+	switch a := l.op.Attr.(type) {
+	case *ir.PermAttr:
+		for i, p := range a.Perm {
+			from[i] = strides[p]
+		}
+	case *ir.SliceAttr:
+		for i, s := range strides {
+			base += a.Starts[i] * s
+			from[i] = a.Steps[i] * s
+		}
+	case *ir.ShapeAttr: // expand
+		from = gen.Broadcast(x.Shape, y.Shape)
+	}
+	return l.copy(y.Shape, l.op.In[0], layout{0, gen.RowMajor(y.Shape)}, layout{base, from})
+}
+
+// layout addresses elements: a first one and the distance between neighbours in
+// each dimension.
+type layout struct {
+	base    int
+	strides []int
+}
+
+// copy launches a copy of shape elements from x to the result.
+func (l *lowering) copy(shape []int, x ir.ValueID, to, from layout) error {
+	s := gen.Copy{Nest: gen.NewNest(shape, []int{to.base, from.base}, to.strides, from.strides), Elem: elemBytes(l.g.Type(x).DType)}
+	return l.launch(s, l.value(x), l.result())
+}
+
+func (l *lowering) concat() error {
+	y := l.g.Type(l.op.Out)
+	axis := l.op.Attr.(*ir.AxisAttr).Axis
+	to := layout{0, gen.RowMajor(y.Shape)}
+	for _, id := range l.op.In {
+		x := l.g.Type(id).Shape
+		if err := l.copy(x, id, to, layout{0, gen.RowMajor(x)}); err != nil {
+			return err
+		}
+		to.base += x[axis] * to.strides[axis]
+	}
+	return nil
+}
+
+func (l *lowering) pad() error {
+	x, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.Out)
+	a := l.op.Attr.(*ir.PadAttr)
+	s := gen.Pad{Elem: elemBytes(x.DType), Shape: slices.Clone(x.Shape), Begin: slices.Clone(a.Begin), End: slices.Clone(a.End), Mode: gen.PadMode(a.Mode)}
+	switch {
+	case a.Mode != ir.PadConstant:
+	case y.IsQuantised() && y.Quant.IsPerTensor():
+		s.Value = codeOf(a.Value, y)
+	case x.DType == ir.F32:
+		s.Value = int64(int32(math.Float32bits(float32(a.Value))))
+	case a.Value != 0:
+		return fmt.Errorf("of %s with %g has no kernel, only with 0", x.DType, a.Value)
+	case y.IsQuantised() && slices.ContainsFunc(y.Quant.Zero, func(z int32) bool { return z != 0 }):
+		return errors.New("pads a per-axis quantised operand: a single code for the padding does not exist")
+	}
+	return l.launch(s, l.value(l.op.In[0]), l.result())
+}
+
+func (l *lowering) gather() error {
+	g, op := l.g, l.op
+	x, axis := g.Type(op.In[0]), op.Attr.(*ir.AxisAttr).Axis
+	s := gen.Gather{
+		Elem: elemBytes(x.DType), Outer: ir.Numel(x.Shape[:axis]), Axis: x.Shape[axis], Inner: ir.Numel(x.Shape[axis+1:]),
+		Count: g.Type(op.In[1]).Numel(), IndexBytes: elemBytes(g.Type(op.In[1]).DType),
+	}
+	return l.launch(s, l.value(op.In[0]), l.value(op.In[1]), l.result())
+}

@@ -1,0 +1,271 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+
+	gen "situ/backend/gpu/kernel"
+	"situ/internal/fixed"
+	"situ/ir"
+)
+
+// codes says how a tensor's codes lie in memory.
+func codes(t ir.Type) gen.Codes {
+	lo, _ := t.DType.IntRange()
+	return gen.Codes{Bytes: elemBytes(t.DType), Signed: lo < 0}
+}
+
+// codeRange is the zero point of a type with one scale and the codes that an
+// activation, which may be nil, allows.
+func codeRange(t ir.Type, act *ir.Act) gen.Range {
+	lo, hi := t.DType.IntRange()
+	if act != nil {
+		lo, hi = codeOf(float64(act.Lo), t), codeOf(float64(act.Hi), t)
+	}
+	return gen.Range{Zero: t.Quant.Zero[0], Lo: int32(lo), Hi: int32(hi)}
+}
+
+// codeOf returns the code of a real number under a quantisation with one scale,
+// computed in float64 and saturated; NaN gives the zero point.
+func codeOf(v float64, t ir.Type) int64 {
+	q := t.Quant
+	lo, hi := t.DType.IntRange()
+	r := math.RoundToEven(v/float64(q.Scale[0])) + float64(q.Zero[0])
+	switch {
+	case r != r:
+		return int64(q.Zero[0])
+	case r <= float64(lo):
+		return lo
+	case r >= float64(hi):
+		return hi
+	}
+	return int64(r)
+}
+
+// channel indexes a list with one entry for all channels or one a channel.
+func channel[T any](s []T, c int) T {
+	if len(s) == 1 {
+		return s[0]
+	}
+	return s[c]
+}
+
+func scale(m fixed.Multiplier) gen.Scale { return gen.Scale{M: m.M, Shift: int(m.Shift)} }
+
+// weights are the constant right operand of a product.
+type weights struct {
+	codes []int8
+	zeros []int32 // of each output channel; nil when they have been taken off
+}
+
+// constantWeights returns the codes of constant weights less their zero points, as
+// int8, or where one does not fit the codes shifted into int8 and zero points. The
+// channel of element i is i / inner % channels.
+func constantWeights(t *ir.Tensor, zeros []int32, inner, channels int) weights {
+	cs := integers(t)
+	out := make([]int8, len(cs))
+	zero := func(i int) int32 { return channel(zeros, i/inner%channels) }
+	for i, c := range cs {
+		v := c - zero(i)
+		if v < math.MinInt8 || v > math.MaxInt8 {
+			return shiftedWeights(t.DType, cs, zeros, channels)
+		}
+		out[i] = int8(v)
+	}
+	return weights{codes: out}
+}
+
+// shiftedWeights returns codes of at most 8 bits as int8, with zero points that
+// are as far away.
+func shiftedWeights(d ir.DType, cs, zeros []int32, channels int) weights {
+	less := int32(0)
+	if _, hi := d.IntRange(); hi > math.MaxInt8 {
+		less = 128
+	}
+	w := weights{codes: make([]int8, len(cs)), zeros: make([]int32, channels)}
+	for i, c := range cs {
+		w.codes[i] = int8(c - less)
+	}
+	for c := range w.zeros {
+		w.zeros[c] = channel(zeros, c) - less
+	}
+	return w
+}
+
+// integers returns the elements of a tensor of codes of at most 8 bits.
+func integers(t *ir.Tensor) []int32 {
+	out := make([]int32, t.Numel())
+	switch d := t.Any().(type) {
+	case []int8:
+		for i, c := range d {
+			out[i] = int32(c)
+		}
+	case []uint8:
+		for i, c := range d {
+			out[i] = int32(c)
+		}
+	}
+	return out
+}
+
+// epilogue returns a product's epilogue and its table. sums holds for each
+// channel the sum of its weights, by which the zero point of x is taken out; nil
+// when the kernel does that.
+func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, error) {
+	g, op := l.g, l.op
+	x, w, y := g.Type(op.In[0]), g.Type(op.In[1]), g.Type(op.Out)
+	bias := make([]int32, channels)
+	if len(op.In) > 2 && op.In[2] != ir.NoValue {
+		b := g.Value(op.In[2]).Const
+		if b == nil {
+			return gen.Epilogue{}, arg{}, errors.New("its bias is not a constant")
+		}
+		copy(bias, ir.Data[int32](b))
+	}
+	for c, s := range sums {
+		bias[c] -= x.Quant.Zero[0] * s
+	}
+	if y.DType == ir.I32 {
+		e, table := gen.NewSums(bias)
+		return e, l.words(table), nil
+	}
+	scales := make([]gen.Scale, channels)
+	var err error
+	for c := range scales {
+		m, err := fixed.NewMultiplier(float64(x.Quant.Scale[0]) * float64(channel(w.Quant.Scale, c)) / float64(y.Quant.Scale[0]))
+		if err != nil {
+			return gen.Epilogue{}, arg{}, err
+		}
+		scales[c] = scale(m)
+	}
+	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)))
+	if e.Then, err = l.steps(); err != nil {
+		return e, arg{}, err
+	}
+	return e, l.words(table), nil
+}
+
+// actOf returns the activation of an attribute struct, nil when it has none.
+func actOf(a ir.Attr) *ir.Act {
+	switch a := a.(type) {
+	case *ir.ConvAttr:
+		return a.Act
+	case *ir.MatMulAttr:
+		return a.Act
+	case *ir.BinaryAttr:
+		return a.Act
+	}
+	return nil
+}
+
+func (l *lowering) conv() error {
+	g, op := l.g, l.op
+	a := op.Attr.(*ir.ConvAttr)
+	x, w, y := g.Type(op.In[0]).Shape, g.Type(op.In[1]).Shape, g.Type(op.Out).Shape
+	if !g.IsConst(op.In[1]) {
+		return errors.New("its weights are not constant")
+	}
+	weights := constantWeights(g.Value(op.In[1]).Const, g.Type(op.In[1]).Quant.Zero, w[1]*w[2]*w[3], w[0])
+	return l.product(gen.Window{
+		N: x[0], H: x[1], W: x[2], C: x[3], OH: y[1], OW: y[2],
+		Kernel: [2]int{w[1], w[2]}, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
+	}, w[0], a.Groups, weights)
+}
+
+// product launches a convolution with weights [O, KH, KW, I].
+func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
+	x := l.g.Type(l.op.In[0])
+	zx, k := x.Quant.Zero[0], len(w.codes)/o
+	sums := make([]int32, o)
+	for i, v := range w.codes {
+		sums[i/k] += int32(v)
+	}
+	for c, z := range w.zeros {
+		sums[c] -= int32(k) * z
+	}
+	e, table, err := l.epilogue(sums, o)
+	if err != nil {
+		return err
+	}
+	in := l.value(l.op.In[0])
+	if w.zeros != nil {
+		s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, ZeroPoints: true}
+		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), l.words(w.zeros), table)
+	}
+	if groups == o && groups == win.C && groups > 1 {
+		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e}
+		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
+	}
+	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
+	if t, ok := l.choose(tensor, l.gpu); ok && groups <= gen.MaxGroups {
+		tensor.Tile = t
+		pad := bytes.Repeat([]byte{byte(zx)}, 16)
+		return l.launchChain(tensor, in, l.constant(tensor.PackWeights(w.codes)), l.constant(pad), table)
+	}
+	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e}
+	return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
+}
+
+// matmul launches a product with one constant matrix as a 1×1 convolution, and
+// others matrix by matrix.
+func (l *lowering) matmul() error {
+	g, op := l.g, l.op
+	ta, tb := g.Type(op.In[0]), g.Type(op.In[1])
+	a, b := ta.Shape, tb.Shape
+	ra, rb := len(a)-2, len(b)-2
+	m, k, n := a[ra], a[ra+1], b[rb+1]
+	if w := g.Value(op.In[1]).Const; w != nil && ir.Numel(b[:rb]) == 1 {
+		cw := constantWeights(w, tb.Quant.Zero, 1, n)
+		t := make([]int8, len(cw.codes)) // [N, K]
+		for i := range k {
+			for j := range n {
+				t[j*k+i] = cw.codes[i*n+j]
+			}
+		}
+		cw.codes = t
+		rows, one := m*ir.Numel(a[:ra]), [2]int{1, 1}
+		return l.product(gen.Window{N: 1, H: 1, W: rows, C: k, OH: 1, OW: rows, Kernel: one, Stride: one, Dilation: one}, n, 1, cw)
+	}
+	zb := tb.Quant.Zero
+	if slices.ContainsFunc(zb, func(z int32) bool { return z != zb[0] }) {
+		return errors.New("its right operand is several matrices with several zero points")
+	}
+	return l.pairs(m, k, n)
+}
+
+// pairs launches the products of a batch of matrices with another.
+func (l *lowering) pairs(m, k, n int) error {
+	ta, tb, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1]), l.g.Type(l.op.Out).Shape
+	e, table, err := l.epilogue(nil, n)
+	if err != nil {
+		return err
+	}
+	lead := y[:len(y)-2]
+	if ir.Numel(tb.Shape[:len(tb.Shape)-2]) == 1 { // one right matrix for all: the left ones are one tall matrix
+		m, lead = m*ir.Numel(lead), nil
+	}
+	each := func(shape []int, size int) []int { // strides of matrices
+		if lead == nil {
+			return nil
+		}
+		s := gen.Broadcast(shape[:len(shape)-2], lead)
+		for i := range s {
+			s[i] *= size
+		}
+		return s
+	}
+	s := gen.MatMul{
+		Batch: gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(tb.Shape, k*n)),
+		M:     m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e,
+	}
+	a, b := l.value(l.op.In[0]), l.value(l.op.In[1])
+	tensor := gen.MatMulTensor{MatMul: s}
+	if t, ok := l.choose(tensor.AsConv(), l.gpu); ok && s.Batch.Size() <= gen.MaxGroups {
+		tensor.Tile = t
+		pad := func(zero int32) arg { return l.constant(bytes.Repeat([]byte{byte(zero)}, 16)) }
+		return l.launchChain(tensor, a, b, pad(s.ZA), pad(s.ZB), table)
+	}
+	return l.launchChain(s, a, b, table)
+}

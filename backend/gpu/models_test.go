@@ -1,0 +1,125 @@
+package gpu
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"situ/frontend/onnx"
+	"situ/ir"
+	"situ/models"
+	"situ/passes"
+)
+
+// shared returns a folder of test data beside the repository.
+func shared(t *testing.T, path ...string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, e := os.Stat(filepath.Join(dir, "go.mod")); e == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	p := filepath.Join(append([]string{dir, "..", "shared"}, path...)...)
+	if _, err := os.Stat(p); err != nil {
+		t.Skipf("no test data: %v", err)
+	}
+	return p
+}
+
+// modelBits takes a model through the passes, compiles it and compares bits on
+// the first inputs.
+func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor) {
+	t.Helper()
+	g, err := onnx.Import(m, onnx.ImportOptions{DefaultDim: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := passes.Run(g, passes.Config{Quant: passes.Quantisation{Inputs: inputs, WeightBits: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Compile(res.Graph, h100(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Assemble(context.Background(), needLLC(t), DefaultSM); err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, res.Graph, p, inputs[0])
+}
+
+func TestDigits(t *testing.T) {
+	m, _ := models.Find("digits")
+	b, err := models.ONNX("digits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := onnx.Parse(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := m.Calibration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in [][]*ir.Tensor
+	for _, img := range images {
+		in = append(in, []*ir.Tensor{ir.NewTensor(ir.F32, []int{1, 1, 28, 28}, img)})
+	}
+	modelBits(t, mod, in)
+}
+
+var allModels = flag.Bool("all-models", false, "run the large models too")
+
+// TestModels compares bits on models of other projects.
+func TestModels(t *testing.T) {
+	root := shared(t, "onnx")
+	names := []string{
+		"models/mlperf-tiny-ic-resnet8-int8-qdq", "models/mlperf-tiny-ad-autoencoder-float", "models/mlperf-tiny-kws-dscnn-int8-qlinear",
+		"models/mlperf-tiny-vww-mobilenetv1-int8-qdq", "models/cifar10-resnet20-bn", "models/self-mnist-mobilenetv3-se",
+		"models/cnn-mnist-pytorch", "models/ort-conv-qdq-u8u8", "models/ort-conv-int4-weights-qdq", "models/stm-yamnet-256",
+	}
+	if *allModels {
+		names = append(names, "models/mobilenetv2-imagenet-int8-qdq", "models/nanodet-m-320", "models/person-det-yolox-192",
+			"models/superres-espcn-224", "models/ultraface-rfb-320", "models/yolox-nano-416", "models/yunet-n-320", "models/dtln-2",
+			"backend/light-tests/test_resnet50", "backend/light-tests/test_squeezenet", "backend/light-tests/test_densenet121",
+			"backend/light-tests/test_shufflenet")
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			m, err := onnx.Load(filepath.Join(root, name, "model.onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sets, _ := filepath.Glob(filepath.Join(root, name, "*_set*"))
+			var in [][]*ir.Tensor
+			for _, dir := range sets {
+				in = append(in, readSet(t, dir))
+			}
+			modelBits(t, m, in)
+		})
+	}
+}
+
+// readSet reads the inputs of a test_data_set folder.
+func readSet(t *testing.T, dir string) (set []*ir.Tensor) {
+	for i := 0; ; i++ {
+		path := filepath.Join(dir, fmt.Sprintf("input_%d.pb", i))
+		if _, err := os.Stat(path); err != nil {
+			return set
+		}
+		_, x, err := onnx.ReadTensorFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = append(set, x)
+	}
+}

@@ -1,0 +1,132 @@
+package ptx
+
+import "sync"
+
+// Blocks finish in any order, but what they sent to L2 is counted in the order
+// of the grid, so that counters do not depend on timing.
+type order struct {
+	mu      sync.Mutex
+	cond    *sync.Cond
+	next    int // block whose stream comes next
+	total   int
+	stopped bool
+	pending map[int][]transaction
+	group   [][]transaction // blocks resident together
+	groups  int32           // drained so far
+	entries int             // transactions in group
+	free    [][]transaction
+
+	resident int
+	l2       *L2
+	own      bool // l2 ends with the launch
+	foot     *footprint
+	before   L2 // counters of l2 when the launch began
+}
+
+const (
+	// window is how far a block may run ahead of the slowest one.
+	window = 64
+	// maxEntries closes a group of resident blocks early.
+	maxEntries = 4 << 20
+	// turn is how many sectors a resident block sends before the next one.
+	turn = 32
+)
+
+func newOrder(l *launch, total int) *order {
+	o := &order{
+		total: total, pending: map[int][]transaction{},
+		resident: max(l.cfg.Caches.Resident, 1),
+		l2:       l.cfg.L2, foot: newFootprint(l),
+	}
+	o.cond = sync.NewCond(&o.mu)
+	if o.l2 == nil {
+		o.own = true
+		size := l.cfg.Caches.L2Bytes
+		if l.blocks != nil {
+			// Between two sampled blocks lie fewer others, and less of what
+			// they would have brought in.
+			size = int(float64(size) * float64(total) / float64(l.grid))
+		}
+		o.l2 = NewL2(size)
+	}
+	o.before = *o.l2
+	return o
+}
+
+// buffer returns an empty stream.
+func (o *order) buffer() []transaction {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.free); n > 0 {
+		b := o.free[n-1]
+		o.free = o.free[:n-1]
+		return b[:0]
+	}
+	return nil
+}
+
+// admit takes the stream of block i.
+func (o *order) admit(i int, stream []transaction) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i >= o.next+window && !o.stopped {
+		o.cond.Wait()
+	}
+	if o.stopped {
+		return
+	}
+	o.pending[i] = stream
+	for {
+		s, ok := o.pending[o.next]
+		if !ok {
+			return
+		}
+		delete(o.pending, o.next)
+		o.foot.block(o.next, s)
+		o.next++
+		o.cond.Broadcast()
+		o.group = append(o.group, s)
+		o.entries += len(s)
+		if len(o.group) >= o.resident || o.entries >= maxEntries {
+			o.drain()
+		}
+	}
+}
+
+func (o *order) stop() {
+	o.mu.Lock()
+	o.stopped = true
+	o.cond.Broadcast()
+	o.mu.Unlock()
+}
+
+// drain sends the group through L2, a turn of each block after the other.
+func (o *order) drain() {
+	o.groups++
+	for at, left := 0, true; left; at += turn {
+		left = false
+		for _, s := range o.group {
+			if at >= len(s) {
+				continue
+			}
+			left = true
+			for _, t := range s[at:min(at+turn, len(s))] {
+				misses := o.l2.misses
+				o.l2.access(t)
+				if t.reads {
+					o.foot.fetch(t.sector, o.groups, o.l2.misses > misses)
+				}
+			}
+		}
+	}
+	o.free = append(o.free, o.group...)
+	o.group, o.entries = o.group[:0], 0
+}
+
+// finish sends what is left.
+func (o *order) finish() {
+	o.drain()
+	if o.own {
+		o.l2.Flush()
+	}
+}

@@ -1,0 +1,85 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"situ/backend/gpu"
+)
+
+// KernelSummary describes a model compiled to GPU kernels.
+type KernelSummary struct {
+	Model     string  `json:"model"`
+	Target    string  `json:"target"`
+	Quant     string  `json:"quant"`
+	SM        int     `json:"sm"`      // compute capability ×10
+	Kernels   int     `json:"kernels"` // different ones
+	Launches  int     `json:"launches"`
+	Arena     int64   `json:"arena_bytes"`     // inputs, outputs and everything between
+	Constants int64   `json:"constants_bytes"` // weights and tables
+	PTX       bool    `json:"ptx"`
+	CompileS  float64 `json:"compile_s"`
+}
+
+// KernelOptions say how CompileKernels works.
+type KernelOptions struct {
+	SM    int  // compute capability ×10, 0 for the default
+	Force bool // replace files that exist
+}
+
+// KernelReport is the outcome of CompileKernels.
+type KernelReport struct {
+	Summary  KernelSummary
+	Warnings []string
+}
+
+// CompileKernels compiles a model for a GPU and writes kernels, plan and
+// constants into a folder. Where llc is missing the PTX is left out, with a
+// warning.
+func CompileKernels(ctx context.Context, name string, t *Target, dir string, mo ModelOptions, q QuantOptions, o KernelOptions) (*KernelReport, error) {
+	start := time.Now()
+	if t.GPU == nil {
+		return nil, fmt.Errorf("%s is no GPU", t.Name)
+	}
+	if o.SM == 0 {
+		o.SM = gpu.DefaultSM
+	}
+	llc, missing := gpu.FindLLC(ctx, o.SM)
+	if missing != nil && !errors.Is(missing, gpu.ErrNoLLC) {
+		return nil, missing
+	}
+	m, err := OpenModel(name, mo)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Prepare(ctx, m, q)
+	if err != nil {
+		return nil, err
+	}
+	m.Graph = nil // the float weights are several times the size of the program
+	prog, err := gpu.Compile(p.Fixed, t.GPU)
+	if err != nil {
+		return nil, err
+	}
+	r := &KernelReport{Warnings: p.Warnings}
+	if missing != nil {
+		r.Warnings = append(r.Warnings, missing.Error()+"; kernels.ptx is not written")
+		prog.SM = o.SM
+	} else if err := prog.Assemble(ctx, llc, o.SM); err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", m.Name, t.Name, err)
+	}
+	if err := prog.Write(dir, o.Force); err != nil {
+		return nil, err
+	}
+	different := map[string]bool{}
+	for i := range prog.Launches {
+		different[prog.Launches[i].Kernel] = true
+	}
+	r.Summary = KernelSummary{
+		Model: m.Name, Target: t.Name, Quant: p.Quant, SM: o.SM, Kernels: len(different), Launches: len(prog.Launches),
+		Arena: prog.Buffers[0].Bytes, Constants: prog.Buffers[1].Bytes, PTX: prog.PTX != "", CompileS: time.Since(start).Seconds(),
+	}
+	return r, nil
+}
