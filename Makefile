@@ -5,13 +5,20 @@ GO       ?= go
 FUZZTIME ?= 60s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check bench fuzz generate accuracy
+.PHONY: build test deps check bench fuzz generate accuracy
 
 build: ## the command line, into bin/
 	$(GO) build -o bin/situ ./cmd/situ
 
-test: ## all tests
+test: deps ## all tests
 	$(GO) test ./...
+
+# Go fetches modules by itself. Beyond them only the tests of GPU kernels need
+# something: llc, from Debian's package llvm. Without it they say so and skip.
+deps: ## what tests need beyond Go
+	@command -v llc >/dev/null || ls /usr/bin/llc-* >/dev/null 2>&1 || \
+	  { command -v apt-get >/dev/null && apt-get update -q && apt-get install -y -q --no-install-recommends llvm; } || \
+	  echo "llc was not found and could not be installed (Debian package llvm): tests of GPU kernels will be skipped"
 
 check: ## format, vet, staticcheck, build, generated files, tests
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }

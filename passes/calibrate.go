@@ -89,7 +89,7 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 		var bad error
 		_, err := e.Run(s.ctx, in, eval.Options{MemoryLimit: MemoryLimit, Observe: func(id ir.ValueID, t *ir.Tensor) {
 			if h := seen[id]; h != nil && bad == nil && !h.add(ir.Data[float32](t)) {
-				bad = fmt.Errorf("value %q is NaN or infinite", g.Value(id).Name)
+				bad = fmt.Errorf("value %q is NaN or infinite%s", g.Value(id).Name, culprits(g, id))
 			}
 		}})
 		if err == nil {
@@ -106,6 +106,23 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 		}
 	}
 	return g, nil
+}
+
+// culprits names a constant behind a value that is NaN or infinite, as the
+// end of a message.
+func culprits(g *ir.Graph, id ir.ValueID) string {
+	def := g.Value(id).Def
+	if def < 0 {
+		return ""
+	}
+	for _, in := range g.Ops[def].In {
+		for _, x := range floats(g, in) {
+			if d := float64(x); math.IsNaN(d) || math.IsInf(d, 0) {
+				return fmt.Sprintf(": constant %q holds %v", g.Value(in).Name, x)
+			}
+		}
+	}
+	return ""
 }
 
 // isFloatModel reports whether a graph states no quantisation of its own.

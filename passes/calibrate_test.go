@@ -74,6 +74,16 @@ func TestNaNWeightIsNamed(t *testing.T) {
 	}
 }
 
+// TestCalibrationNamesConstant: a weight that makes a result NaN is named.
+func TestCalibrationNamesConstant(t *testing.T) {
+	g := dense(t, []float32{1, float32(math.NaN()), 2, 3}, []float32{0, 0})
+	in := ir.Zeros(ir.F32, g.Type(g.Inputs[0]).Shape...)
+	_, err := Run(g, Config{Quant: Quantisation{Inputs: [][]*ir.Tensor{{in}}}})
+	if err == nil || !strings.Contains(err.Error(), `constant "weights" holds NaN`) {
+		t.Errorf("error %v, want one that names the constant", err)
+	}
+}
+
 // TestDeadRanges: constant and all-zero values get usable scales.
 func TestDeadRanges(t *testing.T) {
 	for _, tc := range []struct {

@@ -54,3 +54,35 @@ func TestAbsurdShapes(t *testing.T) {
 		})
 	}
 }
+
+// TestFloatAroundCodes checks that codes which no input decides, or on which no
+// output depends, leave a model one in floating point.
+func TestFloatAroundCodes(t *testing.T) {
+	for name, graph := range map[string]string{
+		"constant": `graph "g" {
+			%0 = input "x" : f32[4]
+			%1 = const "c" : f32[4] {1, 2, 3, 4}
+			%2 = quantize %1 : i8[4] scale=1 zero=0 @ "q"
+			%3 = dequantize %2 : f32[4] @ "dq"
+			%4 = add %0, %3 : f32[4] @ "s"
+			output %4
+		}`,
+		"unused": `graph "g" {
+			%0 = input "x" : f32[4]
+			%1 = quantize %0 : i8[4] scale=1 zero=0 @ "q"
+			%2 = dequantize %1 : f32[4] @ "dq"
+			%3 = relu %0 : f32[4] @ "s"
+			output %3
+		}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := RunModel(context.Background(), writeModel(t, graph), "edge-dimc", ModelOptions{}, QuantOptions{}, RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Result.Agreement.BitExact || r.Result.Quant != "int8" {
+				t.Errorf("bit exact %v, quantised %q", r.Result.Agreement.BitExact, r.Result.Quant)
+			}
+		})
+	}
+}

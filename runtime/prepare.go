@@ -136,9 +136,34 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 	return z, nil
 }
 
-// cameQuantised reports whether a model states scales of its own.
+// cameQuantised reports whether a model states scales of its own for values that
+// depend on its inputs and that its outputs depend on.
 func cameQuantised(g *ir.Graph) bool {
+	varies, needed := make([]bool, len(g.Values)), make([]bool, len(g.Values))
+	for _, id := range g.Inputs {
+		varies[id] = true
+	}
 	for i := range g.Ops {
+		for _, id := range g.Ops[i].In {
+			if id != ir.NoValue && varies[id] {
+				varies[g.Ops[i].Out] = true
+			}
+		}
+	}
+	for _, id := range g.Outputs {
+		needed[id] = true
+	}
+	for i := len(g.Ops) - 1; i >= 0; i-- {
+		for _, id := range g.Ops[i].In {
+			if id != ir.NoValue && needed[g.Ops[i].Out] {
+				needed[id] = true
+			}
+		}
+	}
+	for i := range g.Ops {
+		if !needed[g.Ops[i].Out] || !varies[g.Ops[i].Out] {
+			continue
+		}
 		switch op := &g.Ops[i]; op.Kind {
 		case ir.Quantize, ir.Dequantize:
 			return true

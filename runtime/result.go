@@ -85,7 +85,7 @@ type Output struct {
 type Agreement struct {
 	BitExact    bool     `json:"bit_exact"`
 	MaxAbsError float64  `json:"max_abs_error"`
-	SQNRdB      *float64 `json:"sqnr_db"` // nil when equal
+	SQNRdB      *float64 `json:"sqnr_db"` // nil when equal, or without a signal
 }
 
 // LayerCost is one layer's share.

@@ -98,6 +98,9 @@ var errNibbles = errors.New("values of 4 bits do not exist on this machine: only
 // fresh makes a tensor with a store of its own for a value that is not constant.
 func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	v := l.g.Value(id)
+	if v.Type.Numel() == 0 {
+		return nil, fmt.Errorf("a tensor of shape %v has no elements; this machine has no instructions for nothing", v.Type.Shape)
+	}
 	t := &tensor{name: v.Name, dims: dimsOf(v.Type.Shape)}
 	switch v.Type.DType {
 	case ir.F32:

@@ -85,6 +85,15 @@ var refused = []struct {
 		want: []string{`output "c"`, "only weights have 4 bits"},
 	},
 	{
+		name: "tensor without elements",
+		graph: `graph "g" {
+			%0 = input "x" : i8[2,0,4] scale=1 zero=0
+			%1 = reducesum %0 {axes=[1], keepdims=true} : i8[2,1,4] scale=1 zero=0 @ "sum"
+			output %1
+		}`,
+		want: []string{`input "x"`, "[2 0 4] has no elements"},
+	},
+	{
 		name: "accumulators too small",
 		graph: `graph "g" {
 			%0 = input "x" : i8[1,4] scale=1 zero=0

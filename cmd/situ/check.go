@@ -20,7 +20,7 @@ func checkCmd() *cobra.Command {
 		Long: `Looks below each DIR for folders that hold model.onnx and test_data_set_*, runs
 them, and compares with the recorded outputs.
 
-On eval, outputs must meet the recorded ones within tolerance. On pim, the
+On eval, outputs must meet the recorded ones within tolerance. On pim and gpu, the
 emulator's bits must equal the evaluator's on the fixed-point graph; models that
 came quantised must be within one output step of the recorded outputs on 99.9 %
 of elements; float models must reach a signal-to-quantisation-noise ratio of 20 dB.`,
@@ -58,7 +58,7 @@ of elements; float models must reach a signal-to-quantisation-noise ratio of 20 
 	}
 	mf.add(c.Flags())
 	qf.add(c.Flags())
-	c.Flags().StringVar(&o.Executor, "executor", "eval", "eval (reference evaluator) or pim (compiled program on the emulator)")
-	c.Flags().StringVar(&o.Target, "on", "corsair-card", "architecture of the pim executor")
+	c.Flags().StringVar(&o.Executor, "executor", "eval", "eval (reference evaluator), pim (compiled program on the emulator) or gpu (kernels on the PTX emulator)")
+	c.Flags().StringVar(&o.Target, "on", "", "architecture of the pim executor (default corsair-card) or the gpu executor (default a100)")
 	return c
 }

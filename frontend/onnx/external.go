@@ -56,8 +56,8 @@ func readExternal(t *onnxpb.TensorProto, dir string, want int) ([]byte, error) {
 		return nil, fmt.Errorf("external data %q: not a regular file", location)
 	}
 	if offset > info.Size() || int64(want) > info.Size()-offset {
-		return nil, fmt.Errorf("external data %q: bytes %d to %d are needed, the file has %d",
-			location, offset, offset+int64(want), info.Size())
+		return nil, fmt.Errorf("external data %q: %d bytes from %d on are needed, the file has %d",
+			location, want, offset, info.Size())
 	}
 	f, err := root.Open(location)
 	if err != nil {

@@ -133,6 +133,16 @@ func TestImportErrors(t *testing.T) {
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("x", []int64{3}, 1, 2, 3), floats("i", []int64{1}, 1)}
 			return m
 		}(), "indices are of type f32, want integers"},
+		{"axis beyond all integers", single(6, node("Add(x, z) y", intAttr("broadcast", 1), intAttr("axis", 1<<63-1)), image(), valueInfo("z", 3)), "does not lie at dimension"},
+		{"indices of maxima of a matrix", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 2)), valueInfo("x", 2, 2)), "want [N,C,spatial"},
+		{"gigabytes of indices of maxima", single(13, node("MaxPool(x) y, i", intsAttr("kernel_shape", 1)), valueInfo("x", 1<<20, 1<<10, 1)), "element operations"},
+		{"Fourier transform of a number", single(17, node("DFT(x) y"), valueInfo("x")), "axis 1"},
+		{"gigabytes of samples", single(16, node("RoiAlign(x, r, i) y", intAttr("sampling_ratio", 1<<31-1), intAttr("output_height", 2)),
+			image(), valueInfo("r", 1, 4), func() *onnxpb.ValueInfoProto {
+				v := valueInfo("i", 1)
+				v.GetType().GetTensorType().ElemType = 7
+				return v
+			}()), "element operations"},
 		{"scale of zero", func() *onnxpb.ModelProto {
 			m := single(13, node("QuantizeLinear(x, s) y"), image())
 			m.Graph.Initializer = []*onnxpb.TensorProto{floats("s", nil, 0)}

@@ -29,7 +29,7 @@ func (c *call) pairOperands() (a, b *value) {
 	if axis < 0 {
 		axis += int64(len(as))
 	}
-	if axis < 0 || int(axis)+len(bs) > len(as) {
+	if axis < 0 || axis > int64(len(as)-len(bs)) {
 		c.failf("shape %v does not lie at dimension %d of %v", bs, axis, as)
 		return a, b
 	}

@@ -278,8 +278,11 @@ func (c *call) convIntegerAround(x, w *value, qw *ir.Quant) {
 	}
 	shape := slices.Clone(t.Shape)
 	shape[0] = 1
+	c.chargeProduct(volume(shape))
+	if c.err != nil {
+		return
+	}
 	ones := &value{id: ir.NoValue, tensor: fromInts(t.DType, shape, slices.Repeat([]int64{1}, ir.Numel(shape)))}
-	c.charge(ir.Numel(shape))
 	inside := c.integerConv(ones, w, ir.PerTensor(1, 0), qw, nil, result)
 	c.set(c.add(ir.Sub, nil, y, c.add(ir.Mul, nil, inside, c.reshape(zero))))
 }

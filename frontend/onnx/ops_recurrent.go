@@ -13,15 +13,15 @@ import (
 // recurrent is what RNN, GRU and LSTM share. Sizes are in ONNX's terms.
 type recurrent struct {
 	*call
-	gates                           int
-	steps, batch, width, hidden     int
-	directions                      []bool // whether each runs backwards
-	batchFirst                      bool   // layout = 1
-	clip                            float32
-	activations                     []activation // of each direction in turn
-	lens                            *value       // sequence_lens, nil when all are steps
-	x                               ir.ValueID   // [steps, batch, width]
-	w, r, b, state, cellState, peep *value
+	gates                       int
+	steps, batch, width, hidden int
+	directions                  []bool // whether each runs backwards
+	batchFirst                  bool   // layout = 1
+	clip                        float32
+	activations                 []activation // of each direction in turn
+	lens                        *value       // sequence_lens, nil when all are steps
+	x                           ir.ValueID   // [steps, batch, width]
+	w, r, b, state              *value
 }
 
 // activation is a function of a gate with its parameters.

@@ -103,8 +103,8 @@ func affineGrid(c *call) {
 	if c.err != nil {
 		return
 	}
+	c.chargeProduct(volume(size[2:]), float64(n+1))
 	pixels := ir.Numel(size[2:])
-	c.charge(pixels * (n + 1))
 	for _, s := range size[2:] {
 		if align && s == 1 {
 			c.unsupportedf("align_corners with a dimension of 1")
@@ -232,6 +232,10 @@ func roiAlign(c *call) {
 	half := coordinates == "half_pixel"
 	if half {
 		corners = c.add(ir.Sub, nil, corners, c.scalar(d, 0.5))
+	}
+	c.chargeProduct(float64(h)+float64(w), float64(ratio))
+	if c.err != nil {
+		return
 	}
 	column := func(i int) ir.ValueID {
 		return c.add(ir.Slice, &ir.SliceAttr{Starts: []int{0, i}, Steps: []int{1, 1}, Sizes: []int{r, 1}}, corners)

@@ -204,14 +204,18 @@ func (c *call) lowest(d ir.DType, shape ...int) ir.ValueID {
 // dimensions in column-major order. The elements of all windows are gathered.
 func (c *call) maxPoolIndices(x ir.ValueID, w *window, columns bool) {
 	x = c.unquantised(x)
+	if c.err != nil {
+		return
+	}
 	s := c.typ(x).Shape
 	n := len(s) - 2
 	var out []int
-	for d := 0; d < n && c.err == nil; d++ {
+	for d := range n {
 		out = append(out, w.positions(c, d, s[2+d]))
 	}
 	taps, places, size := ir.Numel(w.kernel), ir.Numel(out), ir.Numel(s[2:])
 	c.chargeProduct(4, volume(w.kernel), volume(out))
+	c.chargeProduct(volume(s[:2]))
 	if c.err != nil {
 		return
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 
@@ -98,6 +99,23 @@ func TestHTML(t *testing.T) {
 	for _, bad := range []string{"<script", "src=", "href=\"http", "url(", "a<b"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("page contains %q", bad)
+		}
+	}
+}
+
+func TestNoise(t *testing.T) {
+	db := 40.25
+	for _, tt := range []struct {
+		a    runtime.Agreement
+		want string
+	}{
+		{runtime.Agreement{}, "equal"},
+		{runtime.Agreement{MaxAbsError: 0.5, SQNRdB: &db}, "largest error 0.5, signal to quantisation noise 40.2 dB"},
+		{runtime.Agreement{MaxAbsError: 0.5}, "largest error 0.5, no signal to compare with"},
+		{runtime.Agreement{MaxAbsError: math.MaxFloat64}, "NaN or infinity on one side only"},
+	} {
+		if got := noise(&tt.a); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.a, got, tt.want)
 		}
 	}
 }

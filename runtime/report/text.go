@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"situ/models"
 	"situ/runtime"
@@ -21,7 +22,7 @@ func Run(w io.Writer, title string, r *runtime.Result) error {
 		if !a.BitExact {
 			bits = "bits differ from the reference evaluator"
 		}
-		fmt.Fprintf(w, "\noutputs: %s; against the model as given: largest error %.4g, signal to quantisation noise %s\n", bits, a.MaxAbsError, dB(a.SQNRdB))
+		fmt.Fprintf(w, "\noutputs: %s; against the model as given: %s\n", bits, noise(a))
 	}
 	for _, o := range r.Outputs {
 		fmt.Fprintf(w, "output %q %s[%s] sha256 %s\n", o.Name, o.Type, dimensions(o.Shape), o.SHA256[:16])
@@ -30,12 +31,17 @@ func Run(w io.Writer, title string, r *runtime.Result) error {
 	return err
 }
 
-// dB formats a ratio in decibels, nil being no noise at all.
-func dB(v *float64) string {
-	if v == nil {
-		return "∞ (equal)"
+// noise says how far outputs are from those of the model as given.
+func noise(a *runtime.Agreement) string {
+	switch {
+	case a.MaxAbsError == 0:
+		return "equal"
+	case a.MaxAbsError == math.MaxFloat64:
+		return "NaN or infinity on one side only"
+	case a.SQNRdB == nil:
+		return fmt.Sprintf("largest error %.4g, no signal to compare with", a.MaxAbsError)
 	}
-	return fmt.Sprintf("%.1f dB", *v)
+	return fmt.Sprintf("largest error %.4g, signal to quantisation noise %.1f dB", a.MaxAbsError, *a.SQNRdB)
 }
 
 // Compiled writes what compiling produced.
