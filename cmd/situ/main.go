@@ -21,7 +21,7 @@ func main() { os.Exit(Main()) }
 // Weights are most of what situ holds, in a few large pieces that live for one
 // stage of the compiler; collecting earlier than Go's default costs nothing
 // measurable and keeps the peak near what is alive.
-const gcPercent = 20
+const gcPercent = 10
 
 // Main runs the command line and returns the exit status.
 func Main() int {
