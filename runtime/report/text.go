@@ -75,6 +75,19 @@ func Kernels(w io.Writer, dir string, s *runtime.KernelSummary) error {
 	return g.write(w)
 }
 
+// Quantised writes what quantising produced.
+func Quantised(w io.Writer, path string, s *runtime.QuantiseSummary) error {
+	var g grid
+	g.add("file", path)
+	g.add("model", s.Model)
+	g.add("quantisation", s.Quant)
+	g.add("opset", fmt.Sprint(s.Opset))
+	g.add("quantised activations", fmt.Sprint(s.Activations))
+	g.add("quantised constants", fmt.Sprint(s.Weights))
+	g.add("size", fmt.Sprintf("%s, was %s", Bytes(s.FileBytes), Bytes(s.FloatBytes)))
+	return g.write(w)
+}
+
 // Check writes one line a test.
 func Check(w io.Writer, r runtime.CheckResult) error {
 	mark := "pass"
