@@ -80,13 +80,21 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 	return r, nil
 }
 
-// qdqGraph makes a quantised graph what other tools expect: biases of
-// convolutions are int32 codes in units of operand × weight, and each output is
-// a value of its own that bears the name it had.
+// qdqGraph makes a quantised graph what other tools expect: activations are
+// uint8, biases of convolutions int32 codes in units of operand × weight, and each
+// output is a value of its own that bears the name it had.
 func qdqGraph(g *ir.Graph, outputs []string) (*ir.Graph, error) {
 	r := ir.NewRewriter(g)
 	for i := range g.Ops {
 		op := &g.Ops[i]
+		if op.Kind == ir.Quantize {
+			id, err := r.Dst.AddTyped(op.Kind, op.Name, nil, unsigned(g.Type(op.Out)), r.Map(op.In[0]))
+			if err != nil {
+				return nil, err
+			}
+			r.Set(op.Out, id)
+			continue
+		}
 		in := r.MapAll(op.In)
 		if q, codes := biasCodes(g, op); codes != nil {
 			name := g.Value(op.In[2]).Name
@@ -114,6 +122,12 @@ func qdqGraph(g *ir.Graph, outputs []string) (*ir.Graph, error) {
 		h.Value(h.Outputs[i]).Name = outputs[i]
 	}
 	return h, nil
+}
+
+// unsigned returns the uint8 type whose codes stand for the same numbers as those
+// of an int8 type.
+func unsigned(t ir.Type) ir.Type {
+	return ir.Type{DType: ir.U8, Shape: t.Shape, Quant: ir.PerTensor(t.Quant.Scale[0], t.Quant.Zero[0]+128)}
 }
 
 // biasCodes returns the float bias of a convolution of codes in units of the

@@ -13,13 +13,16 @@ import (
 	"situ/ir"
 )
 
-// Versions of exported models.
+// Versions of exported models. Codes of 8 bits are older than those of 4 and of
+// 16, and more tools read them.
 const (
 	exportIRVersion = 10
-	exportOpset     = 21
+	exportOpset     = 20
+	exportOpsetNew  = 21 // with codes of other widths
 )
 
-// Export turns a graph into an ONNX model of opset 21: the inverse of Import up
+// Export turns a graph into an ONNX model of opset 20, or 21
+// when it has codes of 4 or 16 bits: the inverse of Import up
 // to layout: what runs over images runs with the channels first, and images are
 // transposed where the graph needs the channels last. Floating-point
 // graphs and those with quantize and dequantize can be written; the error lists
@@ -63,10 +66,16 @@ func Export(g *ir.Graph) (*onnxpb.ModelProto, error) {
 	for _, id := range g.Outputs {
 		e.name(id)
 	}
+	opset := int64(exportOpset)
+	if slices.ContainsFunc(g.Values, func(v ir.Value) bool {
+		return v.Type.DType.Bits() == 4 || v.Type.IsQuantised() && v.Type.DType.Bits() == 16
+	}) {
+		opset = exportOpsetNew
+	}
 	return &onnxpb.ModelProto{
 		IrVersion:    exportIRVersion,
 		ProducerName: "situ",
-		OpsetImport:  []*onnxpb.OperatorSetIdProto{{Version: exportOpset}},
+		OpsetImport:  []*onnxpb.OperatorSetIdProto{{Version: opset}},
 		Graph:        e.out,
 	}, nil
 }
