@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	_ "embed"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"situ/backend/pim"
+	"situ/frontend/onnx"
+	"situ/ir"
+)
+
+// examplesTSV is found by compiling the standard's own tests of single operators:
+// TestOperatorExamples of situ/runtime writes and checks it. Its fields are the
+// operator, how many tests there are on float32, how many of them compile, how
+// many are evaluated at import, and what the others become.
+//
+//go:embed examples.tsv
+var examplesTSV string
+
+type example struct {
+	tests, compiled, folded int
+	kinds                   []string
+}
+
+func readExamples() (map[string]example, error) {
+	m := map[string]example{}
+	for i, line := range strings.Split(strings.TrimSuffix(examplesTSV, "\n"), "\n") {
+		f := strings.Split(line, "\t")
+		if len(f) != 5 {
+			return nil, fmt.Errorf("examples.tsv:%d: %d fields, want 5", i+1, len(f))
+		}
+		var e example
+		for k, p := range []*int{&e.tests, &e.compiled, &e.folded} {
+			n, err := strconv.Atoi(f[k+1])
+			if err != nil {
+				return nil, fmt.Errorf("examples.tsv:%d: %w", i+1, err)
+			}
+			*p = n
+		}
+		e.kinds = strings.Fields(f[4])
+		m[f[0]] = e
+	}
+	return m, nil
+}
+
+const onnxHead = `# ONNX operators
+
+What the importer takes. An operator outside its range of opsets, a combination of
+attributes that has no translation, and any operator that is not listed are refused
+by name; nothing is skipped in silence.
+
+The **evaluator** runs whatever the importer takes. **On PIM** says what became of the standard's own tests of the
+operator on float32 data, calibrated and compiled for corsair-card: *yes*, all of
+them compile; *some*, as many as stated; *no*, none; *at import*, the operator is
+evaluated when the model is read and nothing is left for the machine; –, the
+standard has no test of it alone on float32. The last column is what the tests turned
+into, in the [operators](operators.md) of the intermediate representation; those in
+*italics* have no form on the machine, and a model in which one remains after the
+passes is refused, with its name.
+
+| operator | opsets | evaluator | on PIM | becomes |
+|---|---|---|---|---|
+`
+
+// onnxReference writes the table of the operators that Import takes.
+func onnxReference(w io.Writer) error {
+	examples, err := readExamples()
+	if err != nil {
+		return err
+	}
+	lowered := map[string]bool{}
+	for _, k := range ir.Kinds() {
+		lowered[k.String()] = pim.Lowers(k)
+	}
+	b := bufio.NewWriter(w)
+	b.WriteString(onnxHead)
+	for _, o := range onnx.Operators() {
+		name, opsets := o.Name, fmt.Sprintf("%d–%d", o.Since, o.Until)
+		if o.Until == 0 {
+			opsets = fmt.Sprintf("%d and later", o.Since)
+		}
+		if o.Domain != "ai.onnx" {
+			name = o.Domain + "." + name
+		}
+		e := examples[o.Name]
+		var kinds []string
+		for _, k := range e.kinds {
+			mark := "`"
+			if !lowered[k] {
+				mark = "*"
+			}
+			kinds = append(kinds, mark+k+mark)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | yes | %s | %s |\n", name, opsets, e.onPIM(), strings.Join(kinds, ", "))
+	}
+	return b.Flush()
+}
+
+// onPIM says whether the machine runs an operator.
+func (e example) onPIM() string {
+	switch {
+	case e.tests == 0:
+		return "–"
+	case e.folded == e.tests:
+		return "at import"
+	case e.compiled+e.folded == e.tests:
+		return "yes"
+	case e.compiled == 0:
+		return "no"
+	}
+	return fmt.Sprintf("some: %d of %d", e.compiled, e.tests-e.folded)
+}
