@@ -88,8 +88,16 @@ func Quantised(w io.Writer, path string, s *runtime.QuantiseSummary) error {
 	return g.write(w)
 }
 
-// MeasuredAccuracy writes precisions side by side and the worst layers, all of them when
-// most is 0.
+// dB formats a ratio in decibels, nil being no noise at all.
+func dB(v *float64) string {
+	if v == nil {
+		return "∞ (equal)"
+	}
+	return fmt.Sprintf("%.1f dB", *v)
+}
+
+// MeasuredAccuracy writes precisions side by side and the worst layers, all of
+// them when most is 0.
 func MeasuredAccuracy(w io.Writer, r *runtime.AccuracyReport, most int) error {
 	fmt.Fprintf(w, "%s on %d inputs (%s)\n\n", r.Model, r.Inputs, r.Data)
 	share := func(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Inputs)) }
