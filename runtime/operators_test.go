@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"situ/backend/gpu"
 	"situ/backend/pim"
 	"situ/frontend/onnx"
 	"situ/ir"
@@ -23,20 +24,26 @@ var update = flag.Bool("update", false, "rewrite ../internal/gendocs/examples.ts
 
 // TestOperatorExamples takes the standard's own tests of single operators on
 // float32, calibrates each with its recorded inputs and compiles it for
-// corsair-card. What docs/onnx.md says of an operator is what is found here.
+// corsair-card and for h100. What docs/onnx.md says of an operator is what is found here.
 func TestOperatorExamples(t *testing.T) {
 	dirs, err := findTests(sharedDir(t, "onnx", "backend", "node"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := OpenTarget("corsair-card")
+	type row struct {
+		n, folded, pim, gpu int
+		kinds               map[string]bool
+	}
+	card, err := OpenTarget("corsair-card")
 	if err != nil {
 		t.Fatal(err)
 	}
-	type row struct {
-		n, compiled, folded int
-		kinds               map[string]bool
+	h100, err := OpenTarget("h100")
+	if err != nil {
+		t.Fatal(err)
 	}
+	onPIM := func(g *ir.Graph) error { _, err := pim.Compile(g, card.Chip, pim.Options{Clusters: 1}); return err }
+	onGPU := func(g *ir.Graph) error { _, err := gpu.Compile(g, h100.GPU); return err }
 	rows := map[string]*row{}
 	for _, dir := range dirs {
 		op := exampleOf(dir)
@@ -64,14 +71,17 @@ func TestOperatorExamples(t *testing.T) {
 		for i := range graphs[0].Graph.Ops {
 			r.kinds[graphs[0].Graph.Ops[i].Kind.String()] = true
 		}
-		if slices.ContainsFunc(graphs, func(m *Model) bool { return compiles(t, m, target) }) {
-			r.compiled++
+		if slices.ContainsFunc(graphs, func(m *Model) bool { return compiles(t, m, onPIM) }) {
+			r.pim++
+		}
+		if slices.ContainsFunc(graphs, func(m *Model) bool { return compiles(t, m, onGPU) }) {
+			r.gpu++
 		}
 	}
 	var b bytes.Buffer
 	for _, op := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[op]
-		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%s\n", op, r.n, r.compiled, r.folded, strings.Join(slices.Sorted(maps.Keys(r.kinds)), " "))
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\t%s\n", op, r.n, r.folded, r.pim, r.gpu, strings.Join(slices.Sorted(maps.Keys(r.kinds)), " "))
 	}
 	path := filepath.Join("..", "internal", "gendocs", "examples.tsv")
 	old, err := os.ReadFile(path)
@@ -156,15 +166,11 @@ func readsInputs(g *ir.Graph) bool {
 }
 
 // compiles reports whether a model calibrated with its given inputs compiles.
-func compiles(t *testing.T, m *Model, target *Target) bool {
+func compiles(t *testing.T, m *Model, compile func(*ir.Graph) error) bool {
 	inputs, err := bind(m.Graph, m.given)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p, err := prepare(context.Background(), m, QuantOptions{}, [][]*ir.Tensor{inputs})
-	if err != nil {
-		return false
-	}
-	_, err = pim.Compile(p.Fixed, target.Chip, pim.Options{Clusters: 1})
-	return err == nil
+	return err == nil && compile(p.Fixed) == nil
 }
