@@ -80,6 +80,18 @@ func cifarData(t *testing.T, f func(hwc []float32) []float32) labelled {
 	return d
 }
 
+// chw normalises a CIFAR image and puts its channels first.
+func chw(hwc []float32) []float32 {
+	mean, dev := [3]float32{.4914, .4822, .4465}, [3]float32{.2470, .2435, .2616}
+	out := make([]float32, len(hwc))
+	for p := range 1024 {
+		for c := range 3 {
+			out[c*1024+p] = (hwc[p*3+c]/255 - mean[c]) / dev[c]
+		}
+	}
+	return out
+}
+
 // right counts the inputs whose greatest output is the right class.
 func right(t *testing.T, g *ir.Graph, d labelled) int {
 	e, err := eval.New(g)
@@ -124,16 +136,6 @@ func TestAccuracy(t *testing.T) {
 	}
 	unit := func(v float32) float32 { return v / 255 }
 	norm := func(v float32) float32 { return (v/255 - .1307) / .3081 }
-	chw := func(hwc []float32) []float32 {
-		mean, dev := [3]float32{.4914, .4822, .4465}, [3]float32{.2470, .2435, .2616}
-		out := make([]float32, len(hwc))
-		for p := range 1024 {
-			for c := range 3 {
-				out[c*1024+p] = (hwc[p*3+c]/255 - mean[c]) / dev[c]
-			}
-		}
-		return out
-	}
 	few := &mnist.Set{Images: train.Images[:32], Labels: train.Labels[:32]}
 	batch := map[string]int64{"N": 1}
 	tests := []struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"situ/arch"
@@ -44,7 +45,11 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		if c, ok := chains.ends[i]; ok {
 			l.op, l.chain = &g.Ops[c[0]], c[1:]
 		}
-		if err := l.lower(l.op); err != nil {
+		err := errNothing
+		if !l.emptyOperand() {
+			err = l.lower(l.op)
+		}
+		if err != nil {
 			op := l.op
 			missing = append(missing, fmt.Sprintf("%s %q: %v", op.Kind, op.Name, err))
 		}
@@ -53,6 +58,15 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		return nil, fmt.Errorf("graph %s: no GPU kernel for %d of %d operators:\n  %s", g.Name, len(missing), len(g.Ops), strings.Join(missing, "\n  "))
 	}
 	return l.finish()
+}
+
+var errNothing = errors.New("its operands or its result have no elements, so there is nothing to launch")
+
+// emptyOperand reports whether the operator at hand reads or writes nothing.
+func (l *lowering) emptyOperand() bool {
+	return slices.ContainsFunc(append(slices.Clone(l.op.In), l.op.Out, l.out), func(id ir.ValueID) bool {
+		return id != ir.NoValue && l.g.Type(id).Numel() == 0
+	})
 }
 
 // arg is a launch's pointer before memory is assigned.

@@ -132,6 +132,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestEmpty: an operator on nothing is refused, there being nothing to launch.
+func TestEmpty(t *testing.T) {
+	g := &ir.Graph{Name: "empty"}
+	x := g.AddInput("x", ir.TypeOf(ir.F32, 0, 8))
+	y, err := g.AddTyped(ir.Quantize, "q", nil, ir.TypeOf(ir.I8, 0, 8).WithQuant(ir.PerTensor(1, 0)), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Outputs = []ir.ValueID{y}
+	if _, err := Compile(g, h100(t)); err == nil || !strings.Contains(err.Error(), `"q": its operands or its result have no elements`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestTooSmallGPU: what a GPU cannot hold is refused.
 func TestTooSmallGPU(t *testing.T) {
 	g := &ir.Graph{Name: "big"}

@@ -34,6 +34,10 @@ var rules = map[ir.OpKind]func(l *lowering) error{
 	ir.Requantize: (*lowering).requantize, ir.Reinterpret: (*lowering).reshape,
 }
 
+// Lowers reports whether operators of a kind have a form on the machine. Whether a
+// given one fits depends on its types and attributes, which Compile looks at.
+func Lowers(k ir.OpKind) bool { return rules[k] != nil }
+
 // code8 is a quantised 8-bit type as the machine sees it: unsigned codes.
 type code8 struct {
 	scale  float64

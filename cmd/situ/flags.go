@@ -43,6 +43,11 @@ type quantFlags struct {
 
 func (f *quantFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.o.Weights, "weights", "int8", "weight precision of float models: int8 or int4")
+	f.addCalibration(fs)
+}
+
+// addCalibration adds the flags that hold for every weight precision.
+func (f *quantFlags) addCalibration(fs *pflag.FlagSet) {
 	fs.StringVar(&f.o.Method, "calibrate", "minmax", "range of activations: minmax, percentile or mse")
 	fs.StringVar(&f.o.CalibrationDir, "calibration", "", "folder of calibration inputs (.npy or .pb, or test_data_set_* folders); without it seeded synthetic inputs are used")
 	fs.IntVar(&f.o.Samples, "samples", 16, "calibration inputs to use at most")

@@ -13,20 +13,26 @@ import (
 	"situ/ir"
 )
 
-// Versions of exported models.
+// Versions of exported models. Codes of 8 bits are older than those of 4 and of
+// 16, and more tools read them.
 const (
 	exportIRVersion = 10
-	exportOpset     = 21
+	exportOpset     = 20
+	exportOpsetNew  = 21 // with codes of other widths
 )
 
-// Export turns a graph into an ONNX model of opset 21: the inverse of Import up
-// to layout, images being transposed around what runs over them. Floating-point
+// Export turns a graph into an ONNX model of opset 20, or 21
+// when it has codes of 4 or 16 bits: the inverse of Import up
+// to layout: what runs over images runs with the channels first, and images are
+// transposed where the graph needs the channels last. Floating-point
 // graphs and those with quantize and dequantize can be written; the error lists
 // the operators that compute on codes, which have no ONNX form.
 func Export(g *ir.Graph) (*onnxpb.ModelProto, error) {
 	e := &exporter{
 		g:     g,
 		names: make([]string, len(g.Values)),
+		have:  make([]bool, len(g.Values)),
+		first: map[ir.ValueID]string{},
 		taken: map[string]bool{},
 		out:   &onnxpb.GraphProto{Name: g.Name},
 	}
@@ -41,21 +47,12 @@ func Export(g *ir.Graph) (*onnxpb.ModelProto, error) {
 			}
 		}
 	}
-	for id := range g.Values {
-		if e.names[id] == "" {
-			e.names[id] = e.unique(g.Values[id].Name)
-		}
-	}
 	for _, id := range g.Inputs {
 		e.out.Input = append(e.out.Input, e.info(id))
+		e.have[id] = true
 	}
 	for _, id := range g.Outputs {
 		e.out.Output = append(e.out.Output, e.info(id))
-	}
-	for id := range g.Values {
-		if t := g.Values[id].Const; t != nil {
-			e.out.Initializer = append(e.out.Initializer, EncodeTensor(e.names[id], t))
-		}
 	}
 	for i := range g.Ops {
 		op := &g.Ops[i]
@@ -66,17 +63,31 @@ func Export(g *ir.Graph) (*onnxpb.ModelProto, error) {
 	if err := e.faults.err(); err != nil {
 		return nil, err
 	}
+	for _, id := range g.Outputs {
+		e.name(id)
+	}
+	opset := int64(exportOpset)
+	if slices.ContainsFunc(g.Values, func(v ir.Value) bool {
+		return v.Type.DType.Bits() == 4 || v.Type.IsQuantised() && v.Type.DType.Bits() == 16
+	}) {
+		opset = exportOpsetNew
+	}
 	return &onnxpb.ModelProto{
 		IrVersion:    exportIRVersion,
 		ProducerName: "situ",
-		OpsetImport:  []*onnxpb.OperatorSetIdProto{{Version: exportOpset}},
+		OpsetImport:  []*onnxpb.OperatorSetIdProto{{Version: opset}},
 		Graph:        e.out,
 	}, nil
 }
 
+// EncodeModel returns the ONNX file of a model, the same bytes every time.
+func EncodeModel(m *onnxpb.ModelProto) ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
 // WriteModel writes a model to a file.
 func WriteModel(path string, m *onnxpb.ModelProto) error {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	b, err := EncodeModel(m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -85,7 +96,9 @@ func WriteModel(path string, m *onnxpb.ModelProto) error {
 
 type exporter struct {
 	g      *ir.Graph
-	names  []string // of each value
+	names  []string              // of each value; "" until it is used
+	have   []bool                // by id: the name stands for something already
+	first  map[ir.ValueID]string // names of images with the channels first, see export_image.go
 	taken  map[string]bool
 	out    *onnxpb.GraphProto
 	faults faults
@@ -183,13 +196,27 @@ func (e *exporter) op(op *ir.Op) error {
 			return fmt.Errorf("computes on codes, which has no ONNX form")
 		}
 	}
+	if e.isConstant(op) || e.moved(op) {
+		return nil
+	}
+	first := e.runsFirst(op)
 	in := make([]string, len(op.In))
 	for i, id := range op.In {
-		if id != ir.NoValue {
-			in[i] = e.names[id]
+		switch {
+		case id == ir.NoValue:
+		case first && len(e.g.Type(id).Shape) == imageRank:
+			in[i] = e.channelsFirst(id)
+		default:
+			in[i] = e.name(id)
 		}
 	}
-	out := e.names[op.Out]
+	out := e.result(op.Out, first)
+	place := func(d int) int { // of a dimension in what the node sees
+		if first {
+			return slices.Index(toChannelsFirst, d)
+		}
+		return d
+	}
 	switch a := op.Attr.(type) {
 	case nil:
 		switch op.Kind {
@@ -197,9 +224,11 @@ func (e *exporter) op(op *ir.Op) error {
 			e.node("Cast", out, in, attrInt("to", int(protoDType(e.g.Type(op.Out).DType))))
 			return nil
 		case ir.Quantize:
-			return e.quantisation("QuantizeLinear", out, in, e.g.Type(op.Out))
+			e.quantisation("QuantizeLinear", out, in, e.g.Type(op.Out), place)
+			return nil
 		case ir.Dequantize:
-			return e.quantisation("DequantizeLinear", out, in, e.g.Type(op.In[0]))
+			e.quantisation("DequantizeLinear", out, in, e.g.Type(op.In[0]), place)
+			return nil
 		}
 		if e.bits(op, out, in) {
 			return nil
@@ -222,13 +251,17 @@ func (e *exporter) op(op *ir.Op) error {
 		if a.KeepDims {
 			keep = 1
 		}
-		e.node(onnxNames[op.Kind], out, append(in, e.ints(a.Axes)), attrInt("keepdims", keep))
+		axes := make([]int, len(a.Axes))
+		for i, d := range a.Axes {
+			axes[i] = place(d)
+		}
+		e.node(onnxNames[op.Kind], out, append(in, e.ints(axes)), attrInt("keepdims", keep))
 	case *ir.AxisAttr:
 		if op.Kind == ir.CumSum {
 			e.node("CumSum", out, append(in, e.tensor(fromInts(ir.I64, nil, []int64{int64(a.Axis)}))))
 			return nil
 		}
-		return e.simple(op, out, in, attrInt("axis", a.Axis))
+		return e.simple(op, out, in, attrInt("axis", place(a.Axis)))
 	case *ir.ShapeAttr:
 		return e.simple(op, out, append(in, e.ints(a.Shape)))
 	case *ir.PermAttr:
@@ -293,33 +326,23 @@ func (e *exporter) act(op *ir.Op, a *ir.Act, x, out string) {
 	e.node("Clip", out, in)
 }
 
-func (e *exporter) quantisation(name, out string, in []string, t ir.Type) error {
+func (e *exporter) quantisation(name, out string, in []string, t ir.Type, place func(int) int) {
 	q := t.Quant
 	var shape []int
 	attrs := []*onnxpb.AttributeProto{}
 	if !q.IsPerTensor() {
 		shape = []int{len(q.Scale)}
-		attrs = append(attrs, attrInt("axis", q.Axis))
+		attrs = append(attrs, attrInt("axis", place(q.Axis)))
 	}
 	in = append(in, e.tensor(ir.NewTensor(ir.F32, shape, q.Scale)))
 	in = append(in, e.tensor(fromInts(t.DType, shape, convert[int64](q.Zero))))
 	e.node(name, out, in, attrs...)
-	return nil
 }
 
-// Orders of dimensions between the IR's layout and ONNX's.
-var (
-	toChannelsFirst = []int{0, 3, 1, 2} // also OHWI to OIHW
-	toChannelsLast  = []int{0, 2, 3, 1}
-)
-
 func (e *exporter) conv(op *ir.Op, a *ir.ConvAttr, in []string, out string) {
-	in[0] = e.node("Transpose", "", in[:1], attrInts("perm", toChannelsFirst...))
-	in[1] = e.node("Transpose", "", in[1:2], attrInts("perm", toChannelsFirst...))
-	y := e.node("Conv", "", in,
+	y := e.node("Conv", e.before(out, a.Act != nil), in,
 		attrInts("kernel_shape", e.g.Type(op.In[1]).Shape[1:3]...), attrInts("strides", a.Strides[:]...),
 		attrInts("pads", a.Pads[:]...), attrInts("dilations", a.Dilations[:]...), attrInt("group", a.Groups))
-	y = e.node("Transpose", e.before(out, a.Act != nil), []string{y}, attrInts("perm", toChannelsLast...))
 	e.act(op, a.Act, y, out)
 }
 
@@ -336,9 +359,7 @@ func (e *exporter) pool(op *ir.Op, a *ir.PoolAttr, in []string, out string) erro
 			attrs = append(attrs, attrInt("count_include_pad", 1))
 		}
 	}
-	x := e.node("Transpose", "", in, attrInts("perm", toChannelsFirst...))
-	y := e.node(name, "", []string{x}, attrs...)
-	e.node("Transpose", out, []string{y}, attrInts("perm", toChannelsLast...))
+	e.node(name, out, in, attrs...)
 	return nil
 }
 

