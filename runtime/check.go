@@ -20,14 +20,14 @@ type CheckOptions struct {
 	Quant    QuantOptions
 }
 
-// CheckResult is the outcome of one test folder. SQNRdB is nil when the outputs
-// equal the recorded ones.
+// CheckResult is the outcome of one test folder. The errors are nil when nothing
+// could be compared, SQNRdB also when the outputs equal the recorded ones.
 type CheckResult struct {
 	Name        string   `json:"name"`
 	Executor    string   `json:"executor"`
 	Pass        bool     `json:"pass"`
-	MaxAbsError float64  `json:"max_abs_error"`
-	MaxRelError float64  `json:"max_rel_error"`
+	MaxAbsError *float64 `json:"max_abs_error"`
+	MaxRelError *float64 `json:"max_rel_error"`
 	SQNRdB      *float64 `json:"sqnr_db"`
 	Reason      string   `json:"reason,omitempty"`
 }
@@ -88,8 +88,10 @@ func Check(ctx context.Context, dirs []string, o CheckOptions, yield func(CheckR
 				return err // what was interrupted did not fail
 			}
 			r.Pass, r.Reason = reason == "", reason
-			r.MaxAbsError, r.MaxRelError = d.maxAbs, d.maxRel
-			if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
+			if d.n > 0 || reason == "" {
+				r.MaxAbsError, r.MaxRelError = &d.maxAbs, &d.maxRel
+			}
+			if s := d.sqnr(); d.n > 0 && !math.IsInf(s, 0) && !math.IsNaN(s) {
 				r.SQNRdB = &s
 			}
 			if err := yield(r); err != nil {

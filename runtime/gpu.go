@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"time"
 
 	"situ/backend/gpu"
 )
@@ -13,6 +14,7 @@ const throughputBatch = 128
 // runGPU predicts what one inference costs on a GPU, and its throughput at
 // throughputBatch.
 func runGPU(p *Prepared, t *Target) (*Result, error) {
+	start := time.Now()
 	one, err := gpu.Estimate(p.Fixed, t.GPU, gpu.Options{Batch: 1})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
@@ -22,7 +24,7 @@ func runGPU(p *Prepared, t *Target) (*Result, error) {
 		LatencyS: one.LatencyS, ThroughputS: one.ThroughputPerS,
 		Cycles: one.Cycles, MACs: one.MACs, Utilisation: one.Utilisation, UtilisationTP: one.Utilisation,
 		Energy: gpuEnergy(one.Energy, 1), Steady: gpuEnergy(one.Energy, 1), Bytes: Bytes(one.Bytes), Compulsory: one.CompulsoryBytes,
-		Fallback: p.Fallback, Outputs: []Output{}, Peak: t.Peak(), Notes: one.Notes,
+		Fallback: p.Fallback, Outputs: []Output{}, Peak: t.Peak(), Notes: one.Notes, HostSPerRun: time.Since(start).Seconds(),
 	}
 	for _, l := range one.Layers {
 		r.Layers = append(r.Layers, LayerCost{Name: l.Name, Op: l.Op, MACs: l.MACs, TimeS: l.TimeS, Energy: dynamic(gpuEnergy(l.Energy, 1)), Bytes: Bytes(l.Bytes), Mapping: l.Mapping})

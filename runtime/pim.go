@@ -44,12 +44,19 @@ func load(p *isa.Program, c *arch.Chip) (*compiled, error) {
 	return &compiled{p, m}, nil
 }
 
+// programKey names a program of a prepared model. Targets are told apart by
+// identity: two that a program fits alike may still differ in their energies.
+type programKey struct {
+	target    *Target
+	objective pim.Objective
+}
+
 // compile compiles a prepared model for a chip, once for each objective.
 func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error) {
 	if t.Chip == nil {
 		return nil, fmt.Errorf("%s is a GPU; programs are compiled for processing-in-memory architectures", t.Name)
 	}
-	key := fmt.Sprintf("%x %d", t.Chip.Fingerprint(), objective)
+	key := programKey{t, objective}
 	if c, ok := p.programs[key]; ok {
 		return c, nil
 	}
@@ -259,5 +266,12 @@ func mapping(one, many *isa.Program, replicas int, t *Target) string {
 	if t.Chip.NumClusters() == 1 {
 		return "one cluster; consecutive inputs overlap"
 	}
-	return s + fmt.Sprintf("; steady state runs %d copies of %d clusters side by side", replicas, len(many.Main))
+	return s + fmt.Sprintf("; steady state runs %s of %s side by side", plural(replicas, "copy", "copies"), plural(len(many.Main), "cluster", "clusters"))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

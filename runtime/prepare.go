@@ -32,10 +32,11 @@ type Prepared struct {
 	Fixed         *ir.Graph
 	CameQuantised bool   // the model brought its own scales
 	Quant         string // for people
+	MACs          int64  // of the model as it came
 	Fallback      []Fallback
 	Warnings      []string
 
-	programs map[string]*compiled // by target name
+	programs map[programKey]*compiled
 }
 
 // Prepare takes a model through the passes.
@@ -48,7 +49,7 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	if m.Graph == nil {
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
-	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), Fallback: []Fallback{}, programs: map[string]*compiled{}}
+	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
 	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
 	if p.CameQuantised {
 		p.Quant = "as the model came"

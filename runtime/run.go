@@ -101,6 +101,9 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q Qu
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(names, outputs)
 	}
+	if o.Mode != FunctionalOnly {
+		res.Notes = append(res.Notes, "steady figures are of copies of this program; a model given as ONNX is compiled once more for throughput")
+	}
 	return &RunReport{Title: fmt.Sprintf("%s   compiled program   %s   batch 1", p.Model, p.Quant), Result: res, Outputs: outputs, Warnings: warnings}, nil
 }
 
@@ -162,7 +165,7 @@ func title(p *Prepared) string {
 	if p.Model.Ships != nil {
 		what += "   " + p.Model.Ships.Description
 	}
-	return fmt.Sprintf("%s   %s MACs   %s   batch 1", what, count(MACs(p.Fixed)), p.Quant)
+	return fmt.Sprintf("%s   %s MACs   %s   batch 1", what, count(p.MACs), p.Quant)
 }
 
 // count formats a large number: 1,480,000 is "1.48 M".

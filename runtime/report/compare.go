@@ -73,11 +73,11 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 	row("  DRAM × compulsory", func(r *runtime.Result) string {
 		return fmt.Sprintf("%.2f", float64(r.Bytes.DRAM)/float64(max(1, r.Compulsory)))
 	})
-	row("weights loaded once", func(r *runtime.Result) string {
+	row("resident weights, loaded once", func(r *runtime.Result) string {
 		if r.Load == nil {
 			return ""
 		}
-		return Unit(r.Load.TimeS, "s") + ", " + Unit(r.Load.EnergyJ, "J")
+		return Bytes(r.Load.DRAMBytes) + ", " + Unit(r.Load.TimeS, "s") + ", " + Unit(r.Load.EnergyJ, "J")
 	})
 	row("utilisation, one input", func(r *runtime.Result) string { return percent(r.Utilisation) })
 	row("utilisation, steady", func(r *runtime.Result) string { return percent(r.UtilisationTP) })
@@ -214,12 +214,12 @@ func Conclusion(rs []*runtime.Result) string {
 		}
 	}
 	s := fmt.Sprintf("%s needs %s less energy per inference than %s; ", best.Target, Times(worst.Energy.Total/best.Energy.Total), worst.Target)
-	share := most / gap
-	if share > 1 {
-		share = 1
+	numbers := fmt.Sprintf("%s against %s", Unit(at.energy(&best.Energy), "J"), Unit(at.energy(&worst.Energy), "J"))
+	if share := most / gap; share > 1.005 {
+		s += fmt.Sprintf("the difference is %s (%s): %s; in the rest together %s needs more.", at.name, at.why, numbers, best.Target)
+	} else {
+		s += fmt.Sprintf("%.0f %% of the difference is %s (%s): %s.", 100*share, at.name, at.why, numbers)
 	}
-	s += fmt.Sprintf("%.0f %% of the difference is %s (%s): %s against %s.", 100*share, at.name, at.why,
-		Unit(at.energy(&best.Energy), "J"), Unit(at.energy(&worst.Energy), "J"))
 	if b, w := best.Steady.Total, worst.Steady.Total; b > 0 && w > 0 {
 		if b <= w {
 			s += fmt.Sprintf(" At steady state it is %s against %s, %s less.", Unit(b, "J"), Unit(w, "J"), Times(w/b))

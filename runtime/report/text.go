@@ -11,7 +11,11 @@ import (
 
 // Run writes the result of one model on one target.
 func Run(w io.Writer, title string, r *runtime.Result) error {
-	if err := Compare(w, title, []*runtime.Result{r}, nil); err != nil {
+	if r.Cycles == 0 { // functional only: nothing was timed
+		if _, err := fmt.Fprintf(w, "%s\n\noutputs only: neither time nor energy was measured\n", title); err != nil {
+			return err
+		}
+	} else if err := Compare(w, title, []*runtime.Result{r}, nil); err != nil {
 		return err
 	}
 	if r.Mapping != "" {
@@ -143,7 +147,10 @@ func Check(w io.Writer, r runtime.CheckResult) error {
 	if !r.Pass {
 		mark = "FAIL"
 	}
-	line := fmt.Sprintf("%s  %-44s max error %.3g (%.2g of magnitude)", mark, r.Name, r.MaxAbsError, r.MaxRelError)
+	line := fmt.Sprintf("%s  %s", mark, r.Name)
+	if r.MaxAbsError != nil && r.MaxRelError != nil {
+		line = fmt.Sprintf("%s  %-44s max error %.3g (%.2g of magnitude)", mark, r.Name, *r.MaxAbsError, *r.MaxRelError)
+	}
 	if r.SQNRdB != nil && r.Executor != "eval" {
 		line += fmt.Sprintf(", SQNR %.1f dB", *r.SQNRdB)
 	}
@@ -181,7 +188,7 @@ func Info(w io.Writer, i *runtime.ModelInfo) error {
 		g.add("output", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
 	}
 	for _, o := range i.Operators {
-		g.add("operator "+o.Name, fmt.Sprint(o.Count))
+		g.add("IR operator "+o.Name, fmt.Sprint(o.Count))
 	}
 	return g.write(w)
 }

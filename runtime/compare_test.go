@@ -1,0 +1,49 @@
+package runtime
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestCompareVariants compares a card with variants of it that differ only in
+// energies, to which every program fits alike: each must be charged its own.
+func TestCompareVariants(t *testing.T) {
+	variant := filepath.Join(t.TempDir(), "variant.yaml")
+	text := `name: variant
+kind: pim
+based_on: edge-dimc
+description: other energies
+power:
+  static_w: {value: 1, source: "test", confidence: A}
+dram:
+  energy_fj_per_bit: {value: 1000000, source: "test", confidence: A}
+`
+	if err := os.WriteFile(variant, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	energies := func(on ...string) map[string]Energy {
+		c, err := Compare(context.Background(), "digits", on, ModelOptions{}, QuantOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := map[string]Energy{}
+		for _, r := range c.Results {
+			m[r.Target] = r.Energy
+			if got := r.Energy.Static / r.LatencyS; r.Target == "variant" && (got < 0.999 || got > 1.001) {
+				t.Errorf("variant of 1 W is charged %g W", got)
+			}
+		}
+		return m
+	}
+	a, b := energies("edge-dimc", variant), energies(variant, "edge-dimc")
+	for name := range a {
+		if a[name] != b[name] {
+			t.Errorf("%s: %+v in one order, %+v in the other", name, a[name], b[name])
+		}
+	}
+	if a["edge-dimc"].DRAM >= a["variant"].DRAM {
+		t.Errorf("dearer DRAM costs %g J, cheaper %g J", a["variant"].DRAM, a["edge-dimc"].DRAM)
+	}
+}
