@@ -46,7 +46,8 @@ DRAM, or between chips. Try: situ compare digits`,
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().Bool("json", false, "print results as JSON")
-	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), disCmd(), asmCmd(), archCmd(), modelCmd())
+	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), disCmd(), asmCmd(), archCmd(), modelCmd(),
+		exploreCmd(), runsCmd(), reportCmd())
 	return root
 }
 
