@@ -8,6 +8,7 @@ type Chip struct {
 	BasedOn     string `yaml:"based_on"`
 	Description string `yaml:"description"`
 
+	NodeNM          Figure `yaml:"node_nm" unit:"nm" max:"1000" optional:"yes"` // technology; only areas follow from it
 	ClockMHz        Figure `yaml:"clock_mhz" unit:"MHz" max:"100000"`
 	Dies            Figure `yaml:"dies" check:"count" max:"1024"`
 	ClustersPerDie  Figure `yaml:"clusters_per_die" check:"count" max:"4096"`

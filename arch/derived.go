@@ -89,6 +89,10 @@ func (a Arch) WriteTable(w io.Writer) error {
 		fmt.Fprintf(tw, "scratchpads\t%s\n", bytesText(float64(p.ScratchpadBytes)))
 		fmt.Fprintf(tw, "DRAM\t%s at %.4g GB/s\n", bytesText(c.DRAM.Bytes.Value), p.DRAMGBs)
 		fmt.Fprintf(tw, "arrays saturate at\t%d input vectors per weight (int8), %d (int4)\n", p.Int8Batch, p.Int4Batch)
+		fmt.Fprintf(tw, "peak power\t%.3g W\n", c.PeakPowerW())
+		if a, err := c.Area(); err == nil {
+			fmt.Fprintf(tw, "area\t%.3g mm², between %.3g and %.3g\n", a.Total().Mid, a.Total().Low, a.Total().High)
+		}
 		ls = leaves(reflect.ValueOf(c).Elem(), "")
 	} else if g := a.GPU; g != nil {
 		p := g.Derived()
@@ -102,6 +106,9 @@ func (a Arch) WriteTable(w io.Writer) error {
 	}
 	fmt.Fprintf(tw, "\nfigure\tvalue\t\tsource\n")
 	for _, l := range ls {
+		if l.optional() && *l.figure == (Figure{}) {
+			continue
+		}
 		if l.text != nil {
 			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.path, l.text.Value, l.text.Confidence, l.text.Source)
 			continue

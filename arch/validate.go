@@ -18,6 +18,9 @@ type leaf struct {
 	text   *Text
 }
 
+// optional reports whether a description may leave the figure out.
+func (l leaf) optional() bool { return l.figure != nil && l.field.Tag.Get("optional") != "" }
+
 // leaves lists the figures and texts of a description struct in the order of its
 // fields.
 func leaves(v reflect.Value, path string) []leaf {
@@ -132,6 +135,7 @@ func (v *checker) head(name, kind, want string) {
 func (v *checker) leaves(ls []leaf) {
 	for _, l := range ls {
 		switch {
+		case l.optional() && *l.figure == (Figure{}):
 		case l.figure != nil && *l.figure == (Figure{}), l.text != nil && *l.text == (Text{}):
 			if _, stated := v.where[l.path]; stated {
 				v.fail(l.path, "is empty or zero")
@@ -188,7 +192,7 @@ func (c *Chip) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte("situ chip 1\n"))
 	for _, l := range leaves(reflect.ValueOf(c).Elem(), "") {
-		if l.figure == nil || l.field.Tag.Get("energy") != "" {
+		if l.figure == nil || l.optional() || l.field.Tag.Get("energy") != "" {
 			continue
 		}
 		var b [8]byte

@@ -58,40 +58,12 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	total := c.NumClusters()
-	counts := []int{opt.Clusters}
-	if opt.Clusters == 0 {
-		counts = counts[:0]
-		for n := 1; n < total; n *= 2 {
-			counts = append(counts, n)
-		}
-		counts = append(counts, total)
-	}
-	type option struct {
-		clusters int
-		score    float64
-	}
 	var firstErr error
 	for _, how := range efforts {
-		var options []option
-		for _, n := range counts {
-			p := &plan{lowering: l, clusters: n, effort: how}
-			p.split()
-			p.spread()
-			fits, err := p.placeWeights()
-			if err != nil && firstErr == nil {
-				firstErr = err
-			}
-			if err != nil || !fits {
-				continue
-			}
-			score := float64(p.cycles)
-			if opt.Objective == Throughput {
-				score /= float64(total / n)
-			}
-			options = append(options, option{n, score})
+		options, err := l.options(opt, how)
+		if firstErr == nil {
+			firstErr = err
 		}
-		slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
 		for _, o := range options {
 			p := &plan{lowering: l, clusters: o.clusters, effort: how}
 			if err := p.place(); err != nil {
@@ -104,6 +76,47 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 		}
 	}
 	return nil, firstErr
+}
+
+// option is a number of clusters that one copy of a program may use.
+type option struct {
+	clusters int
+	score    float64 // cycles, the less the better
+}
+
+// options lists the numbers of clusters for which all weights find a place with
+// an effort, the best first. The error is that of the first number which cannot
+// be.
+func (l *lowering) options(opt Options, how effort) ([]option, error) {
+	total := l.chip.NumClusters()
+	counts := []int{opt.Clusters}
+	if opt.Clusters == 0 {
+		counts = counts[:0]
+		for n := 1; n < total; n *= 2 {
+			counts = append(counts, n)
+		}
+		counts = append(counts, total)
+	}
+	var options []option
+	var firstErr error
+	for _, n := range counts {
+		p := &plan{lowering: l, clusters: n, effort: how}
+		p.split()
+		fits, err := p.placeWeights()
+		if err != nil && firstErr == nil {
+			firstErr = err
+		}
+		if err != nil || !fits {
+			continue
+		}
+		score := float64(p.cycles)
+		if opt.Objective == Throughput {
+			score /= float64(total / n)
+		}
+		options = append(options, option{n, score})
+	}
+	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+	return options, firstErr
 }
 
 // shares of the weight SRAM that are tried for weights that stay.

@@ -109,6 +109,12 @@ func (k *product) grain() int {
 	return k.cols
 }
 
+// fit takes the shape of tiles from a chip.
+func (k *product) fit(c *arch.Chip) {
+	k.rows, k.cols = int(c.Array.Rows.Int()), int(c.Cols(k.w.bits))
+	k.grouped = k.groups > 1 && k.cout/k.groups <= k.cols
+}
+
 // kTotal returns the length of K of one group.
 func (k *product) kTotal() int { return k.w.planes * k.kernel[0] * k.kernel[1] * k.cin }
 

@@ -154,8 +154,7 @@ func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 		if w.Type.DType == ir.I4 && least >= -8 && most <= 7 {
 			k.w.bits = 4
 		}
-		k.rows, k.cols = int(l.chip.Array.Rows.Int()), int(l.chip.Cols(k.w.bits))
-		k.grouped = k.groups > 1 && k.cout/k.groups <= k.cols
+		k.fit(l.chip)
 		err = l.result(k, x)
 	}
 	if err != nil {

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"situ/runtime/explore"
+	"situ/runtime/explore/page"
+	"situ/runtime/explore/store"
+)
+
+const defaultStore = "situ-runs.db"
+
+func exploreCmd() *cobra.Command {
+	var path string
+	var o explore.Options
+	c := &cobra.Command{
+		Use:   "explore SPACE.yaml",
+		Short: "Find the designs of a space that no other design beats",
+		Long: `Explores the architectures that SPACE.yaml describes: bounds and estimates
+discard most designs, the rest is compiled and emulated. Everything is kept in a
+store; what a store knows is not computed again, and after Ctrl-C or a crash
+--resume goes on where the run was.`,
+		Example: `  situ explore docs/examples/digits.yaml
+  situ explore space.yaml --store runs.db --resume
+  situ report -o report.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Workers < 0 {
+				return fmt.Errorf("--workers %d: at least 1, or 0 for all cores", o.Workers)
+			}
+			s, err := explore.Load(args[0])
+			if err != nil {
+				return err
+			}
+			st, err := store.Open(path)
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			var stop func()
+			o.Progress, stop = progress(cmd)
+			r, err := explore.Run(cmd.Context(), s, st, o)
+			stop()
+			if err != nil {
+				if errors.Is(err, cmd.Context().Err()) {
+					return fmt.Errorf("interrupted; situ explore %s --store %s --resume goes on: %w", args[0], path, err)
+				}
+				return err
+			}
+			warn(cmd, r.Warnings)
+			if wantJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return page.Text(cmd.OutOrStdout(), r)
+		},
+	}
+	c.Flags().StringVar(&path, "store", defaultStore, "file that keeps runs and results")
+	c.Flags().BoolVar(&o.Resume, "resume", false, "go on with the latest run of this space that was not finished")
+	c.Flags().IntVar(&o.Workers, "workers", 0, "designs worked on at the same time; 0 for all cores")
+	return c
+}
+
+// progress draws a bar with the time left on standard error, if that is a
+// terminal; stop removes it.
+func progress(cmd *cobra.Command) (func(explore.Progress), func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil, func() {}
+	}
+	var bar *progressbar.ProgressBar
+	doing := ""
+	stop := func() {
+		if bar != nil {
+			_ = bar.Finish() // it only draws
+		}
+	}
+	return func(p explore.Progress) {
+		if p.Doing != doing {
+			stop()
+			doing = p.Doing
+			bar = progressbar.NewOptions64(int64(p.Total), progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionClearOnFinish(),
+				progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(), progressbar.OptionThrottle(200*time.Millisecond))
+		}
+		bar.Describe(fmt.Sprintf("%s, front of %d", p.Doing, p.Front))
+		_ = bar.Set64(int64(min(p.Done, p.Total))) // it only draws
+	}, stop
+}
+
+// openRuns opens a store that must exist.
+func openRuns(path string) (*store.Store, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("no store: %w; situ explore makes one, --store FILE names another", err)
+	}
+	return store.Open(path)
+}
+
+// findRun returns the run that an argument names, or the latest.
+func findRun(st *store.Store, args []string) (*store.Run, error) {
+	id := int64(0)
+	if len(args) > 0 {
+		var err error
+		if id, err = strconv.ParseInt(args[0], 10, 64); err != nil || id < 1 {
+			return nil, fmt.Errorf("run %q: want the number that situ runs list shows", args[0])
+		}
+	}
+	return st.Find(id)
+}
+
+func runsCmd() *cobra.Command {
+	var path string
+	c := &cobra.Command{Use: "runs", Short: "List, show, compare and export explorations"}
+	c.PersistentFlags().StringVar(&path, "store", defaultStore, "file that keeps runs and results")
+	with := func(f func(cmd *cobra.Command, st *store.Store, args []string) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, args []string) error {
+			st, err := openRuns(path)
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			return f(cmd, st, args)
+		}
+	}
+	c.AddCommand(
+		&cobra.Command{Use: "list", Short: "All runs of a store", Args: cobra.NoArgs, RunE: with(listRuns)},
+		&cobra.Command{Use: "show [RUN]", Short: "The report of a run, the latest by default", Args: cobra.MaximumNArgs(1), RunE: with(showRun)},
+		&cobra.Command{Use: "diff A B", Short: "What changed between two runs, in inputs and in results", Args: cobra.ExactArgs(2), RunE: with(diffRuns)},
+		exportCmd(with),
+	)
+	return c
+}
+
+func listRuns(cmd *cobra.Command, st *store.Store, _ []string) error {
+	runs, err := st.Runs("")
+	if err != nil {
+		return err
+	}
+	if wantJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), runs)
+	}
+	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "run\tname\tstarted\ttook\tstatus\tpoints\tfront")
+	for i := range runs {
+		r := &runs[i]
+		sum, err := explore.Summary(r)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g s\t%s\t%d\t%d\n", r.ID, r.Name, r.Started.Format(time.DateTime), r.Seconds, r.Status, sum.Proposed, len(sum.Front))
+	}
+	return tw.Flush()
+}
+
+// finished returns the report of a run that came to its end.
+func finished(run *store.Run) (*explore.Report, error) {
+	if run.Status != store.Done {
+		return nil, fmt.Errorf("run %d (%s) is not finished; situ explore SPACE.yaml --resume goes on with it", run.ID, run.Name)
+	}
+	return explore.Summary(run)
+}
+
+func showRun(cmd *cobra.Command, st *store.Store, args []string) error {
+	run, err := findRun(st, args)
+	if err != nil {
+		return err
+	}
+	r, err := finished(run)
+	if err != nil {
+		return err
+	}
+	if wantJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	if err := page.Inputs(cmd.OutOrStdout(), run); err != nil {
+		return err
+	}
+	return page.Text(cmd.OutOrStdout(), r)
+}
+
+func diffRuns(cmd *cobra.Command, st *store.Store, args []string) error {
+	a, err := findRun(st, args[:1])
+	if err != nil {
+		return err
+	}
+	b, err := findRun(st, args[1:])
+	if err != nil {
+		return err
+	}
+	d, err := explore.Diff(st, a, b)
+	if err != nil {
+		return err
+	}
+	if wantJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), d)
+	}
+	return page.Difference(cmd.OutOrStdout(), a, b, d)
+}
+
+func exportCmd(with func(func(*cobra.Command, *store.Store, []string) error) func(*cobra.Command, []string) error) *cobra.Command {
+	var out string
+	var csv, force bool
+	c := &cobra.Command{
+		Use: "export [RUN] --csv", Short: "All points of a run as a table, the latest run by default",
+		Args: cobra.MaximumNArgs(1),
+		RunE: with(func(cmd *cobra.Command, st *store.Store, args []string) error {
+			if !csv {
+				return errors.New("export needs a format: --csv")
+			}
+			run, err := findRun(st, args)
+			if err != nil {
+				return err
+			}
+			return writeOut(cmd, out, force, func(w io.Writer) error { return explore.WriteCSV(w, st, run) })
+		}),
+	}
+	c.Flags().BoolVar(&csv, "csv", false, "comma-separated values")
+	c.Flags().StringVarP(&out, "output", "o", "", "file to write instead of standard output")
+	c.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
+	return c
+}
+
+func reportCmd() *cobra.Command {
+	var path, out string
+	var force bool
+	c := &cobra.Command{
+		Use:     "report [RUN]",
+		Short:   "A page about an exploration: Pareto front, sensitivities, funnel, energy by level",
+		Example: "  situ report -o report.html\n  situ report 3 --store runs.db -o report.html",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return errors.New("report needs -o FILE for the page")
+			}
+			st, err := openRuns(path)
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			run, err := findRun(st, args)
+			if err != nil {
+				return err
+			}
+			r, err := finished(run)
+			if err != nil {
+				return err
+			}
+			return writeOut(cmd, out, force, func(w io.Writer) error { return page.HTML(w, st, run, r) })
+		},
+	}
+	c.Flags().StringVar(&path, "store", defaultStore, "file that keeps runs and results")
+	c.Flags().StringVarP(&out, "output", "o", "", "page to write")
+	c.Flags().BoolVar(&force, "force", false, "replace the page if it exists")
+	return c
+}

@@ -1,0 +1,276 @@
+// Package store keeps what explorations learnt in one SQLite file: results of
+// stages by what produced them, and runs with the fate of each of their points.
+//
+// Every change is one transaction in write-ahead mode, so a process that is
+// killed at any moment leaves the file as it was after some batch. Several
+// processes may use one file.
+//
+// To store something new: add it to the schema under a higher version, and a
+// step to migrate.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// Store is an open file. It is safe for concurrent use.
+type Store struct {
+	db   *sql.DB
+	path string
+}
+
+// version is that of the schema, kept in the file.
+const version = 1
+
+const schema = `
+CREATE TABLE results (
+	key   TEXT PRIMARY KEY, -- hash of everything that the value follows from
+	stage TEXT NOT NULL,
+	value BLOB NOT NULL,    -- JSON
+	times INTEGER NOT NULL  -- how often it was computed: once, unless two processes raced
+) WITHOUT ROWID;
+CREATE TABLE runs (
+	id       INTEGER PRIMARY KEY,
+	identity TEXT NOT NULL, -- hash of space, models, architecture, seed and version
+	name     TEXT NOT NULL,
+	space    BLOB NOT NULL, -- the space file
+	inputs   BLOB NOT NULL, -- JSON: names and hashes
+	seed     INTEGER NOT NULL,
+	version  TEXT NOT NULL,
+	started  INTEGER NOT NULL, -- seconds since 1970
+	seconds  REAL NOT NULL,
+	status   TEXT NOT NULL,
+	summary  BLOB NOT NULL -- JSON
+);
+CREATE TABLE points (
+	run      INTEGER NOT NULL REFERENCES runs(id),
+	point    TEXT NOT NULL,
+	stage    TEXT NOT NULL, -- the last it went through
+	fate     TEXT NOT NULL,
+	reason   TEXT NOT NULL,
+	settings BLOB NOT NULL, -- JSON
+	result   BLOB NOT NULL, -- JSON
+	PRIMARY KEY (run, point)
+) WITHOUT ROWID;
+`
+
+// Open opens a store, which it makes when there is none.
+func Open(path string) (*Store, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("store %s is not a regular file", path)
+	}
+	q := url.Values{"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)"}, "_txlock": {"immediate"}}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1) // SQLite has one writer; readers of this process wait less than they gain
+	s := &Store{db, path}
+	if err := s.migrate(); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("store %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// migrate makes the tables of a new file and refuses files of other versions.
+func (s *Store) migrate() error {
+	return s.change(func(tx *sql.Tx) error {
+		var v, tables int
+		if err := tx.QueryRow("PRAGMA user_version").Scan(&v); err != nil {
+			return err
+		}
+		if err := tx.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
+			return err
+		}
+		switch {
+		case v == version:
+			return nil
+		case v != 0 || tables > 0:
+			return fmt.Errorf("is not a store of this version of situ (%d, want %d)", v, version)
+		}
+		if _, err := tx.Exec(schema); err != nil {
+			return err
+		}
+		_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version))
+		return err
+	})
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// change runs f in a transaction.
+func (s *Store) change(f func(tx *sql.Tx) error) error {
+	tx, err := s.db.Begin()
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// Result is what a stage computed.
+type Result struct {
+	Key, Stage string
+	Value      []byte
+}
+
+// Get returns the value of a key.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
+	var v []byte
+	err := s.db.QueryRowContext(ctx, "SELECT value FROM results WHERE key = ?", key).Scan(&v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
+}
+
+// Point is the fate of a point in a run.
+type Point struct {
+	Point, Stage, Fate, Reason string
+	Settings, Result           []byte
+}
+
+// Put stores results and fates of points of a run together: all or none.
+func (s *Store) Put(run int64, results []Result, points []Point) error {
+	if len(results)+len(points) == 0 {
+		return nil
+	}
+	return s.change(func(tx *sql.Tx) error {
+		rs, err := tx.Prepare("INSERT INTO results VALUES (?, ?, ?, 1) ON CONFLICT (key) DO UPDATE SET times = times + 1")
+		if err != nil {
+			return err
+		}
+		defer rs.Close()
+		for _, r := range results {
+			if _, err := rs.Exec(r.Key, r.Stage, r.Value); err != nil {
+				return err
+			}
+		}
+		ps, err := tx.Prepare("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?, ?)")
+		if err != nil {
+			return err
+		}
+		defer ps.Close()
+		for _, p := range points {
+			if _, err := ps.Exec(run, p.Point, p.Stage, p.Fate, p.Reason, p.Settings, p.Result); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Run is one exploration.
+type Run struct {
+	ID       int64     `json:"id"`
+	Identity string    `json:"identity"`
+	Name     string    `json:"name"`
+	Space    []byte    `json:"-"`
+	Inputs   []byte    `json:"-"`
+	Seed     uint64    `json:"seed"`
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started"`
+	Seconds  float64   `json:"seconds"`
+	Status   string    `json:"status"` // Running, Done or Stopped
+	Summary  []byte    `json:"-"`
+}
+
+// Statuses of a run. One that is Running may also have been killed.
+const (
+	Running = "running"
+	Stopped = "stopped"
+	Done    = "done"
+)
+
+// Begin enters a new run and returns its number.
+func (s *Store) Begin(r *Run) (int64, error) {
+	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"))
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
+// Update sets what changes of a run: status, seconds and summary.
+func (s *Store) Update(id int64, status string, seconds float64, summary []byte) error {
+	_, err := s.db.Exec("UPDATE runs SET status = ?, seconds = ?, summary = ? WHERE id = ?", status, seconds, summary, id)
+	return err
+}
+
+const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary FROM runs"
+
+// Runs lists runs, the oldest first; with an identity only those of it.
+func (s *Store) Runs(identity string) ([]Run, error) {
+	rows, err := s.db.Query(runColumns+" WHERE ? = '' OR identity = ? ORDER BY id", identity, identity)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Run
+	for rows.Next() {
+		var r Run
+		var seed, started int64
+		if err := rows.Scan(&r.ID, &r.Identity, &r.Name, &r.Space, &r.Inputs, &seed, &r.Version, &started, &r.Seconds, &r.Status, &r.Summary); err != nil {
+			return nil, err
+		}
+		r.Seed, r.Started = uint64(seed), time.Unix(started, 0)
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// Find returns a run by its number, or the latest for 0.
+func (s *Store) Find(id int64) (*Run, error) {
+	runs, err := s.Runs("")
+	if err != nil {
+		return nil, err
+	}
+	for i := len(runs) - 1; i >= 0; i-- {
+		if id == 0 || runs[i].ID == id {
+			return &runs[i], nil
+		}
+	}
+	if id == 0 {
+		return nil, fmt.Errorf("store %s holds no runs", s.path)
+	}
+	return nil, fmt.Errorf("store %s holds no run %d; situ runs list shows those it does", s.path, id)
+}
+
+// Points calls f for each point of a run, in the order of their names.
+func (s *Store) Points(run int64, f func(Point) error) error {
+	rows, err := s.db.Query("SELECT point, stage, fate, reason, settings, result FROM points WHERE run = ? ORDER BY point", run)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p Point
+		if err := rows.Scan(&p.Point, &p.Stage, &p.Fate, &p.Reason, &p.Settings, &p.Result); err != nil {
+			return err
+		}
+		if err := f(p); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Counts returns how many results a stage has, and how often they were computed
+// in all.
+func (s *Store) Counts(stage string) (results, times int64, err error) {
+	err = s.db.QueryRow("SELECT count(*), coalesce(sum(times), 0) FROM results WHERE stage = ?", stage).Scan(&results, &times)
+	return results, times, err
+}

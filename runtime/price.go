@@ -1,0 +1,148 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"situ/arch"
+	"situ/backend/pim"
+	"situ/ir"
+	"situ/ir/eval"
+)
+
+// Price compiles a prepared model for a chip and runs it in the timing model.
+// clusters is how many one copy of the program uses, 0 for the compiler's choice.
+// Steady-state figures are filled only when asked for. Unlike RunModel it keeps
+// nothing, and is safe for concurrent use.
+func Price(ctx context.Context, p *Prepared, chip *arch.Chip, clusters int, steady bool) (*Result, error) {
+	t := &Target{Name: chip.Name, Chip: chip}
+	one, err := p.fresh(t, pim.Options{Objective: pim.Latency, Clusters: clusters, Quant: p.Quant})
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := one.run(ctx, nil, TimingOnly, 1, nil)
+	if err != nil {
+		return nil, err
+	}
+	res := measured(r, one.program, t)
+	if !steady {
+		return res, nil
+	}
+	s, err := one.steady(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	many, err := p.fresh(t, pim.Options{Objective: pim.Throughput, Clusters: clusters, Quant: p.Quant})
+	if err != nil {
+		return nil, err
+	}
+	s2, err := many.steady(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if s2.perS > s.perS {
+		s = s2
+	}
+	res.setSteady(s)
+	return res, nil
+}
+
+// fresh compiles without looking at or filling the cache of programs.
+func (p *Prepared) fresh(t *Target, o pim.Options) (*compiled, error) {
+	prog, err := pim.Compile(p.Fixed, t.Chip, o)
+	if err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
+	}
+	c, err := load(prog, t.Chip)
+	if err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
+	}
+	return c, nil
+}
+
+// Labelled is what a model that ships gives for its labelled test inputs.
+type Labelled struct {
+	prepared *Prepared
+	inputs   [][]*ir.Tensor
+	labels   []byte
+	outputs  [][]*ir.Tensor // of the reference evaluator, in fixed point
+	Top1     float64        // share of them that is right
+}
+
+// NewLabelled runs the reference evaluator on the test inputs of a prepared
+// model. It returns nil when the model ships none.
+func NewLabelled(ctx context.Context, p *Prepared) (*Labelled, error) {
+	if p.Model.Ships == nil {
+		return nil, nil
+	}
+	images, labels, err := p.Model.Ships.Test()
+	if err != nil || len(images) == 0 {
+		return nil, err
+	}
+	e, err := eval.New(p.Fixed)
+	if err != nil {
+		return nil, err
+	}
+	l := &Labelled{prepared: p, labels: labels, inputs: make([][]*ir.Tensor, len(images)), outputs: make([][]*ir.Tensor, len(images))}
+	shape := p.Fixed.Type(p.Fixed.Inputs[0]).Shape
+	if ir.Numel(shape) != len(images[0]) {
+		return nil, fmt.Errorf("model %s: its labelled images are single ones of %d values, its input is %v", p.Model.Name, len(images[0]), shape)
+	}
+	var next atomic.Int64
+	errs := make([]error, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Go(func() {
+			for errs[w] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(images) {
+					return
+				}
+				l.inputs[i] = []*ir.Tensor{ir.NewTensor(ir.F32, shape, images[i])}
+				l.outputs[i], errs[w] = e.Run(ctx, l.inputs[i], eval.Options{})
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	l.Top1 = l.top1(l.outputs)
+	return l, nil
+}
+
+func (l *Labelled) top1(outputs [][]*ir.Tensor) float64 {
+	right := 0
+	for i, out := range outputs {
+		if argmax(reals(out[0])) == int(l.labels[i]) {
+			right++
+		}
+	}
+	return float64(right) / float64(len(outputs))
+}
+
+// Emulate runs all labelled inputs through the compiled program on a chip, bit
+// for bit. It returns the share that is right, and whether every output equals
+// the evaluator's.
+func (l *Labelled) Emulate(ctx context.Context, chip *arch.Chip, clusters int) (top1 float64, sameAll bool, err error) {
+	c, err := l.prepared.fresh(&Target{Name: chip.Name, Chip: chip}, pim.Options{Clusters: clusters, Quant: l.prepared.Quant})
+	if err != nil {
+		return 0, false, err
+	}
+	sameAll = true
+	outputs := make([][]*ir.Tensor, len(l.inputs))
+	for i, in := range l.inputs {
+		if _, outputs[i], err = c.run(ctx, in, FunctionalOnly, 1, nil); err != nil {
+			return 0, false, err
+		}
+		for k := range outputs[i] {
+			sameAll = sameAll && sameBits(outputs[i][k], l.outputs[i][k])
+		}
+	}
+	return l.top1(outputs), sameAll, nil
+}
