@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite ../internal/gendocs/examples.ts
 
 // TestOperatorExamples takes the standard's own tests of single operators on
 // float32, calibrates each with its recorded inputs and compiles it for
-// corsair-card and for h100. What docs/onnx.md says of an operator is what is found here.
+// corsair-card and for h100. What docs/operators.md says of an operator is what is found here.
 func TestOperatorExamples(t *testing.T) {
 	dirs, err := findTests(sharedDir(t, "onnx", "backend", "node"))
 	if err != nil {

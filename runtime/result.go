@@ -26,7 +26,7 @@ type Result struct {
 
 	Fallback    []Fallback `json:"fallback"`
 	Outputs     []Output   `json:"outputs"`
-	Agreement   *Agreement `json:"agreement,omitempty"`
+	Agreement   *Agreement `json:"agreement"`      // nil where no outputs were computed
 	HostSPerRun float64    `json:"host_s_per_run"` // what the emulation of one inference took here
 
 	Layers []LayerCost `json:"layers,omitempty"`

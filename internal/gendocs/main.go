@@ -1,6 +1,6 @@
 // Command gendocs writes the reference pages that follow from tables in the
-// code: docs/isa.md from the instruction table, docs/operators.md from the
-// operator table and docs/onnx.md from the importer's table. With -check it writes
+// code: docs/isa.md from the instruction table, docs/ir.md from the
+// operator table and docs/operators.md from the importer's table. With -check it writes
 // nothing and fails when a page is stale.
 package main
 
@@ -21,8 +21,8 @@ var pages = []struct {
 	write func(io.Writer) error
 }{
 	{"docs/isa.md", isa.Reference},
-	{"docs/operators.md", ir.Reference},
-	{"docs/onnx.md", onnxReference},
+	{"docs/ir.md", ir.Reference},
+	{"docs/operators.md", onnxReference},
 }
 
 func main() {

@@ -59,7 +59,7 @@ calibrated and compiled for corsair-card and, to kernels, for h100: *yes*, all o
 them compile; *some*, as many as stated; *no*, none; *at import*, the operator is
 evaluated when the model is read and nothing is left to run; –, the
 standard has no test of it alone on float32. The last column is what the tests turned
-into, in the [operators](operators.md) of the intermediate representation; those in
+into, in the [operators](ir.md) of the intermediate representation; those in
 *italics* have no form on PIM, and a model in which one remains after the passes is
 refused there, with its name.
 
