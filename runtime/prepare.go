@@ -53,6 +53,9 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
 	if p.CameQuantised {
 		p.Quant = "as the model came"
+		if q.Weights == "int4" {
+			p.Warnings = append(p.Warnings, "the model came quantised and keeps its own weights; --weights int4 has no effect on it")
+		}
 	} else {
 		var err error
 		if cfg.Quant, err = quantisation(m, q, calibration, p); err != nil {

@@ -75,7 +75,7 @@ var errGiven = errors.New("its operand was not made")
 func (l *lowering) operator() error {
 	rule := rules[l.op.Kind]
 	if rule == nil {
-		return errors.New("has no form on this machine")
+		return errors.New("has no form on a PIM chip")
 	}
 	err := rule(l)
 	if errors.Is(err, errGiven) {
@@ -93,13 +93,13 @@ func dimsOf(shape []int) dims {
 	return d
 }
 
-var errNibbles = errors.New("values of 4 bits do not exist on this machine: only weights have 4 bits")
+var errNibbles = errors.New("values of 4 bits do not exist on a PIM chip: only weights have 4 bits")
 
 // fresh makes a tensor with a store of its own for a value that is not constant.
 func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	v := l.g.Value(id)
 	if v.Type.Numel() == 0 {
-		return nil, fmt.Errorf("a tensor of shape %v has no elements; this machine has no instructions for nothing", v.Type.Shape)
+		return nil, fmt.Errorf("a tensor of shape %v has no elements; a PIM chip has no instructions for nothing", v.Type.Shape)
 	}
 	t := &tensor{name: v.Name, dims: dimsOf(v.Type.Shape)}
 	switch v.Type.DType {
@@ -119,11 +119,11 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 		}
 	case ir.I32:
 		if v.Type.Quant == nil || v.Def < 0 {
-			return nil, errors.New("int32 values other than sums of products do not exist on this machine")
+			return nil, errors.New("int32 values other than sums of products do not exist on a PIM chip")
 		}
 		t.elem = 4 // sums that are kept dequantized, see lowering.sums
 	default:
-		return nil, fmt.Errorf("%s values do not exist on this machine", v.Type.DType)
+		return nil, fmt.Errorf("%s values do not exist on a PIM chip", v.Type.DType)
 	}
 	if n, have := t.dims.numel(), l.chip.DRAM.Bytes.Int(); n > have/int64(t.elem) {
 		return nil, fmt.Errorf("a value of %d elements is more than the %d bytes of DRAM of %s", n, have, l.chip.Name)
@@ -153,7 +153,7 @@ func (l *lowering) in(i int) (*tensor, error) {
 	}
 	if !l.g.IsConst(id) {
 		if d := l.g.Type(id).DType; d == ir.I32 {
-			return nil, errors.New("an int32 value that is neither dequantized nor requantized does not exist on this machine")
+			return nil, errors.New("an int32 value that is neither dequantized nor requantized does not exist on a PIM chip")
 		}
 		return nil, errGiven
 	}
@@ -186,7 +186,7 @@ func codesOf(t *ir.Tensor) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("%s constants do not exist on this machine", t.DType)
+	return nil, fmt.Errorf("%s constants do not exist on a PIM chip", t.DType)
 }
 
 // layer returns the layer of the operator at hand.
@@ -288,7 +288,7 @@ func (l *lowering) output(id ir.ValueID) error {
 		}
 	}
 	if t == nil || v.Type.DType == ir.I32 {
-		return fmt.Errorf("output %q: an int32 value that is neither dequantized nor requantized does not exist on this machine", v.Name)
+		return fmt.Errorf("output %q: an int32 value that is neither dequantized nor requantized does not exist on a PIM chip", v.Name)
 	}
 	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})
 	l.opened = true

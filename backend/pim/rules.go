@@ -299,7 +299,7 @@ func (l *lowering) pooling() error {
 		return err
 	}
 	if isF32(l.outType()) {
-		return errors.New("pools float32, for which this machine has no instruction")
+		return errors.New("pools float32, for which a PIM chip has no instruction")
 	}
 	a := l.op.Attr.(*ir.PoolAttr)
 	k := &pool{window: window{kernel: a.Kernel, stride: a.Strides, dilation: a.Dilations, pad: [2]int{a.Pads[0], a.Pads[1]}, in: x.dims}}

@@ -243,7 +243,7 @@ func (l *lowering) pad() error {
 		k.filled = true
 		if isF32(l.outType()) {
 			if bits := math.Float32bits(float32(a.Value)); bits != 0 {
-				return errors.New("pads float32 with a value that is not 0, for which this machine has no instruction")
+				return errors.New("pads float32 with a value that is not 0, for which a PIM chip has no instruction")
 			}
 		} else {
 			c, err := code8Of(l.outType(), &ir.Act{Lo: float32(a.Value), Hi: float32(a.Value)})

@@ -35,7 +35,7 @@ func (l *lowering) sums() error {
 		case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.Expand, ir.Concat:
 			moved = true
 		default:
-			return fmt.Errorf("its int32 sums go to %s; on this machine they can only be dequantized or requantized", k)
+			return fmt.Errorf("its int32 sums go to %s; on a PIM chip they can only be dequantized or requantized", k)
 		}
 	}
 	if q := l.outType().Quant; moved && q != nil {
