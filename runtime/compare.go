@@ -3,12 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"situ/ir"
-	"situ/ir/eval"
 )
 
 // Accuracy is top-1 on labelled data.
@@ -89,50 +85,31 @@ func accuracy(ctx context.Context, p *Prepared, t *Target) (*Accuracy, error) {
 		return nil, err
 	}
 	shape := p.Model.Graph.Type(p.Model.Graph.Inputs[0]).Shape
-	floatEval, err := eval.New(p.Model.Graph)
+	inputs := make([][]*ir.Tensor, len(images))
+	for i := range images {
+		inputs[i] = []*ir.Tensor{ir.NewTensor(ir.F32, shape, images[i])}
+	}
+	float, err := outputsOf(ctx, p.Model.Graph, inputs)
 	if err != nil {
 		return nil, err
 	}
-	fixedEval, err := eval.New(p.Fixed)
+	fixed, err := outputsOf(ctx, p.Fixed, inputs)
 	if err != nil {
 		return nil, err
 	}
-	var float, fixed, next atomic.Int64
-	var differ atomic.Bool
-	var once sync.Once
-	var failed error
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(images) {
-					return
-				}
-				in := []*ir.Tensor{ir.NewTensor(ir.F32, shape, images[i])}
-				a, err1 := floatEval.Run(ctx, in, eval.Options{})
-				b, err2 := fixedEval.Run(ctx, in, eval.Options{})
-				c, err3 := emulate(ctx, p, t, in)
-				if err := errors.Join(err1, err2, err3); err != nil {
-					once.Do(func() { failed = err })
-					return
-				}
-				if argmax(reals(a[0])) == int(labels[i]) {
-					float.Add(1)
-				}
-				if argmax(reals(c[0])) == int(labels[i]) {
-					fixed.Add(1)
-				}
-				if !sameBits(b[0], c[0]) {
-					differ.Store(true)
-				}
-			}
-		})
+	a := &Accuracy{Images: len(images), SameBits: true}
+	for i := range inputs {
+		got, err := emulate(ctx, p, t, inputs[i])
+		if err != nil {
+			return nil, err
+		}
+		a.SameBits = a.SameBits && sameBits(got[0], fixed[i])
+		if argmax(reals(float[i])) == int(labels[i]) {
+			a.Float += 1 / float64(len(images))
+		}
+		if argmax(reals(got[0])) == int(labels[i]) {
+			a.Fixed += 1 / float64(len(images))
+		}
 	}
-	wg.Wait()
-	if failed != nil {
-		return nil, failed
-	}
-	n := float64(len(images))
-	return &Accuracy{Images: len(images), Float: float64(float.Load()) / n, Fixed: float64(fixed.Load()) / n, SameBits: !differ.Load()}, nil
+	return a, nil
 }
