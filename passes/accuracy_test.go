@@ -75,7 +75,7 @@ func TestAccuracy(t *testing.T) {
 	shared(t, "onnx")
 	train, test, err := mnist.Load()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	digits := labelled{images: test.Images[:*imagesArg]}
 	for _, l := range test.Labels[:*imagesArg] {

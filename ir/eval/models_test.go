@@ -108,7 +108,7 @@ func TestModels(t *testing.T) {
 			t.Run(filepath.Base(dir), func(t *testing.T) {
 				for _, l := range large {
 					if testing.Short() && filepath.Base(dir) == l {
-						t.Skip("large")
+						t.Skip("takes gigabytes; left out with -short")
 					}
 				}
 				checkModel(t, dir)

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -195,7 +197,11 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 		if m.Ships == nil {
 			return nil, fmt.Errorf("accuracy is asked for, but model %s ships no labelled inputs", ref.Name)
 		}
-		err := ev.once(ctx, StageFull, resultVersion+" top-1 "+v.hash, &v.top1, func() error {
+		version, err := resultVersion()
+		if err != nil {
+			return nil, err
+		}
+		err = ev.once(ctx, StageFull, version+" top-1 "+v.hash, &v.top1, func() error {
 			err := v.label(ctx)
 			if err == nil && v.labelled == nil {
 				err = fmt.Errorf("accuracy is asked for, but there are no labelled inputs of model %s with a batch of %d", ref.Name, k.batch)
@@ -468,14 +474,34 @@ func (ev *evaluator) key(ctx context.Context, stage string, d *design) (string, 
 	if err != nil {
 		return "", err
 	}
+	version, err := resultVersion()
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %s %s %d %v", resultVersion, stage, chipHash(d.chip), d.clusters, ev.steady)
+	fmt.Fprintf(h, "%s %s %s %d %v", version, stage, chipHash(d.chip), d.clusters, ev.steady)
 	for _, v := range vs {
 		fmt.Fprintf(h, " %s %g", v.hash, v.batch)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// resultVersion changes when the same inputs give other results: when cost
-// model, compiler or emulator change what they count.
-const resultVersion = "1"
+// resultVersion names what computes results: the hash of this program's own file.
+// A change anywhere in cost model, compiler, emulator or energies is another
+// program, so a store never answers with what an older one counted.
+var resultVersion = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("naming the version of results: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("naming the version of results: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("naming the version of results: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+})

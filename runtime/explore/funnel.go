@@ -46,11 +46,12 @@ type candidate struct {
 
 // engine runs one exploration.
 type engine struct {
-	s    *Space
-	ev   *evaluator
-	st   *store.Store
-	run  int64
-	opts Options
+	s       *Space
+	version string // of the results: resultVersion
+	ev      *evaluator
+	st      *store.Store
+	run     int64
+	opts    Options
 
 	began    time.Time
 	stats    map[string]*StageStats

@@ -120,9 +120,6 @@ type Inputs struct {
 	Arch   string            `json:"architecture"`
 }
 
-// Version names the results of this program in stores.
-const Version = "situ explore " + resultVersion
-
 // inputs hashes what a run follows from.
 func (s *Space) inputs() (Inputs, error) {
 	in := Inputs{Space: hashOf(s.Text), Models: map[string]string{}, Base: s.Base.Name, Arch: chipHash(s.Base)}
@@ -168,11 +165,15 @@ func Run(ctx context.Context, s *Space, st *store.Store, o Options) (*Report, er
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{s: s, ev: newEvaluator(s, st), st: st, opts: o, began: time.Now(), measured: map[string]*Measured{}, stats: map[string]*StageStats{}}
+	version, err := resultVersion()
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{s: s, version: version, ev: newEvaluator(s, st), st: st, opts: o, began: time.Now(), measured: map[string]*Measured{}, stats: map[string]*StageStats{}}
 	for _, name := range Stages {
 		e.stats[name] = &StageStats{Stage: name, Dropped: map[string]int{}}
 	}
-	identity := hashOf(fmt.Appendf(inputs, " %d %s", s.Seed, Version))
+	identity := hashOf(fmt.Appendf(inputs, " %d %s", s.Seed, version))
 	resumed, done, err := e.begin(identity, inputs)
 	if err != nil || done != nil {
 		return done, err
@@ -215,7 +216,7 @@ func (e *engine) begin(identity string, inputs []byte) (resumed bool, done *Repo
 			return true, nil, e.st.Update(last.ID, store.Running, last.Seconds, []byte("{}"))
 		}
 	}
-	e.run, err = e.st.Begin(&store.Run{Identity: identity, Name: e.s.Name, Space: e.s.Text, Inputs: inputs, Seed: e.s.Seed, Version: Version, Started: e.began})
+	e.run, err = e.st.Begin(&store.Run{Identity: identity, Name: e.s.Name, Space: e.s.Text, Inputs: inputs, Seed: e.s.Seed, Version: e.version, Started: e.began})
 	return false, nil, err
 }
 
