@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test deps check bench fuzz generate accuracy
+.PHONY: build test deps check bench fuzz generate accuracy device
 
 build: ## the command line, into bin/
 	$(GO) build -o bin/situ ./cmd/situ
@@ -44,3 +44,9 @@ generate: ## reference pages and protobuf code
 
 accuracy: ## top-1 on MNIST (10,000) and CIFAR-10 (100) beside the float model
 	$(GO) test -run TestAccuracy -v -count=1 ./runtime
+
+# On a machine with an NVIDIA GPU and llc (make deps); DEVICE_TESTS adds folders
+# of ONNX tests to the model that ships.
+device: build deps ## measure the GPU of this machine, results in device.json
+	bin/situ device
+	bin/situ device check -o device.json --force $(DEVICE_TESTS)

@@ -39,15 +39,11 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if t.Chip == nil {
 		return nil, fmt.Errorf("%s is a GPU, which situ compares by a model and does not run; use situ compare", t.Name)
 	}
-	var given []named
-	if o.Inputs != "" {
-		sets, err := readInputs(o.Inputs)
-		if err != nil {
-			return nil, err
-		}
-		given = sets[0]
-		mo.inputs = given
+	given, err := givenInputs(o.Inputs)
+	if err != nil {
+		return nil, err
 	}
+	mo.inputs = given
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err
@@ -74,6 +70,18 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 		res.Agreement, err = agreement(ctx, p, inputs, outputs)
 	}
 	return r, err
+}
+
+// givenInputs reads the first set of inputs of a file or folder; "" names none.
+func givenInputs(path string) ([]named, error) {
+	if path == "" {
+		return nil, nil
+	}
+	sets, err := readInputs(path)
+	if err != nil {
+		return nil, err
+	}
+	return sets[0], nil
 }
 
 // runFile runs a compiled program, which has no graph to compare with.

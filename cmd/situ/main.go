@@ -52,7 +52,7 @@ DRAM, or between chips. Try: situ compare digits`,
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().Bool("json", false, "print results as JSON")
-	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), quantiseCmd(), accuracyCmd(), disCmd(), asmCmd(), archCmd(), modelCmd(),
+	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), quantiseCmd(), accuracyCmd(), disCmd(), asmCmd(), archCmd(), modelCmd(), deviceCmd(),
 		exploreCmd(), runsCmd(), reportCmd())
 	return root
 }

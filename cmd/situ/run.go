@@ -22,7 +22,10 @@ func runCmd() *cobra.Command {
 		Use:   "run MODEL",
 		Short: "Run a model or a compiled program on one target",
 		Long: `Compiles MODEL (an ONNX file, a compiled .pim program, or the name of a model
-that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
+that ships) and runs it: on the emulator of a processing-in-memory target, or with
+--on cuda on a GPU of this machine (cuda:N the Nth), where each launch is timed and
+the outputs are held against the evaluator's. Without --inputs, seeded synthetic
+inputs are used.`,
 		Example: `  situ run model.onnx --on corsair-card --inputs image.npy --outputs out/
   situ run digits --on edge-dimc --timing-only --trace digits.json`,
 		Args: cobra.ExactArgs(1),
@@ -41,6 +44,12 @@ that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
 				return fmt.Errorf("--repeat %d: at least 1", repeat)
 			}
 			o := runtime.RunOptions{Inputs: inputs, Repeat: repeat}
+			if n, ok := runtime.CUDATarget(on); ok {
+				if functional || timing || trace != "" {
+					return fmt.Errorf("--functional-only, --timing-only and --trace are of the emulator; %s is a device", on)
+				}
+				return runDevice(cmd, args[0], n, mo, qf.o, o, outputs, force)
+			}
 			switch {
 			case functional:
 				o.Mode = runtime.FunctionalOnly
@@ -83,7 +92,7 @@ that ships) and runs it. Without --inputs, seeded synthetic inputs are used.`,
 	mf.add(c.Flags())
 	qf.add(c.Flags())
 	fs := c.Flags()
-	fs.StringVar(&on, "on", "corsair-card", "target: a preset or an architecture file")
+	fs.StringVar(&on, "on", "corsair-card", "target: a preset, an architecture file, or cuda for a GPU of this machine")
 	fs.StringVar(&inputs, "inputs", "", "folder, .npy or .pb file with the inputs")
 	fs.StringVar(&outputs, "outputs", "", "folder to write output_K.npy to")
 	fs.StringVar(&trace, "trace", "", "write a Chrome/Perfetto trace of the units to this file")

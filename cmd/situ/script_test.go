@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"situ/backend/gpu/cuda"
 )
 
 func TestMain(m *testing.M) {
@@ -27,11 +30,15 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "shared" { // the data beside the project is there
+			switch cond {
+			case "shared": // the data beside the project is there
 				_, err := os.Stat(shared)
 				return err == nil, nil
+			case "cuda": // this machine has a driver
+				_, err := cuda.Open()
+				return err == nil, nil
 			}
-			return false, nil
+			return false, fmt.Errorf("no condition %q", cond)
 		},
 	})
 }

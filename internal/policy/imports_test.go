@@ -32,6 +32,8 @@ var imports = []struct {
 	{"situ/backend/pim", []string{"situ/ir", "situ/passes", "situ/arch", "situ/backend/pim/isa", "situ/internal/fixed", "situ/internal/vecf32", "situ/internal/cost"}},
 	{"situ/backend/gpu", []string{"situ/ir", "situ/passes", "situ/arch", "situ/backend/gpu/kernel", "situ/internal/fixed"}},
 	{"situ/backend/gpu/kernel", nil},
+	{"situ/backend/gpu/cuda", nil},
+	{"situ/backend/gpu/cuda/cudatest", []string{"situ/emulator/ptx"}},
 	{"situ/emulator/ptx", nil},
 	{"situ/emulator/...", []string{"situ/emulator/...", "situ/backend/pim/isa", "situ/arch", "situ/internal/fixed", "situ/internal/gemm", "situ/internal/vecf32", "situ/internal/cost"}},
 	{"situ/models/...", []string{"situ/ir", "situ/frontend/onnx", "situ/frontend/onnx/onnxpb", "situ/internal/gemm", "situ/internal/mnist"}},

@@ -2,10 +2,12 @@ package report
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"strings"
 	"testing"
 
+	"situ/backend/gpu/cuda"
 	"situ/runtime"
 )
 
@@ -116,6 +118,44 @@ func TestNoise(t *testing.T) {
 	} {
 		if got := noise(&tt.a); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.a, got, tt.want)
+		}
+	}
+}
+
+func TestDevice(t *testing.T) {
+	card := cuda.Device{Ordinal: 1, Name: "NVIDIA Test", SM: 90, SMs: 132, ClockKHz: 1_755_000, MemoryBytes: 80e9}
+	run := &runtime.DeviceRun{
+		Model: "digits", Quant: "int8", Device: card, LatencyS: 30e-6, Runs: 20, Different: 2, Elements: 10, MaxError: 0.5,
+		Kernels: []runtime.KernelTime{{Kernel: "conv_0", Op: "conv2d", Node: "Conv_0", MeasuredS: 10e-6, Registers: 64, LocalBytes: 16}},
+		Outputs: []runtime.Output{{Name: "y", Type: "f32", Shape: []int{1, 10}, SHA256: strings.Repeat("ab", 32)}},
+	}
+	for _, tt := range []struct {
+		name  string
+		write func(w io.Writer) error
+		want  []string
+	}{
+		{"list", func(w io.Writer) error {
+			return Devices(w, &runtime.Devices{Driver: 12040, Devices: []cuda.Device{card}})
+		}, []string{"CUDA driver 12.4", "cuda:1   NVIDIA Test   sm_90   132 SMs   1.75 GHz   80.0 GB"}},
+		{"none", func(w io.Writer) error { return Devices(w, &runtime.Devices{Reason: "gone"}) }, []string{"no device: gone"}},
+		{"run", func(w io.Writer) error { return DeviceRun(w, run) }, []string{
+			`conv_0   10.0 µs   64 + 16 B spilled   conv2d "Conv_0"`, "median of 20 runs",
+			"2 of 10 elements differ from the reference evaluator's, by at most 0.5", `output "y" f32[1×10] sha256 abababababababab`}},
+		{"check", func(w io.Writer) error {
+			return DeviceCheck(w, &runtime.DeviceCheck{
+				Driver: 12040, Device: card, GEMM: runtime.GEMMCheck{Size: 8192, TimeS: 0.001, OpsPerS: 1.1e15, PeakShare: 0.6, Rows: 64, BitExact: true},
+				Models: []runtime.DeviceResult{{Name: "a", Run: run}, {Name: "b", Error: "no memory"}},
+			})
+		}, []string{"int8 product, 8192 × 8192 × 8192   1.00 ms", "1.10 POPS, 60.0 % of peak, the same bits in 64 rows", "failed: no memory"}},
+	} {
+		var b strings.Builder
+		if err := tt.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s lacks %q:\n%s", tt.name, w, &b)
+			}
 		}
 	}
 }
