@@ -19,6 +19,17 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.move(a, SP, RemoteSP)
 	case isa.OpLoadW:
 		e.loadW(a, s)
+	case isa.OpStoreW:
+		e.storeW(a, s)
+	case isa.OpBiasAcc:
+		n := mul(a[isa.BiasAccN], 4)
+		e.aligned(a[isa.BiasAccDst], a[isa.BiasAccAcc], a[isa.BiasAccBias])
+		e.work = float64(n)
+		e.add(Acc, false, a[isa.BiasAccAcc], n)
+		e.add(SP, false, a[isa.BiasAccBias], n)
+		e.add(SP, true, a[isa.BiasAccDst], n)
+	case isa.OpDot:
+		e.dot(a)
 	case isa.OpMVM:
 		e.mvm(a, s)
 	case isa.OpRequant:
@@ -105,6 +116,32 @@ func (e *Effect) loadW(a []int64, s *Shape) {
 	e.work = float64(tiles)
 	e.add(DRAM, false, a[isa.LoadWSrc], mul(tiles, tile))
 	e.add(RemoteWS, true, a[isa.LoadWDst], mul((a[isa.LoadWKtiles]+ksplit-1)/ksplit, tile))
+}
+
+// StoreWTiles returns the tiles that a storew writes along K and N.
+func (s *Shape) StoreWTiles(a []int64) (ktiles, ntiles int64) {
+	cols := s.ArrayCols(8)
+	return (mul(a[isa.StoreWPlanes], a[isa.StoreWK]) + s.Rows - 1) / s.Rows, (a[isa.StoreWN] + cols - 1) / cols
+}
+
+func (e *Effect) storeW(a []int64, s *Shape) {
+	k, n, ksplit := a[isa.StoreWK], a[isa.StoreWN], a[isa.StoreWKsplit]
+	ktiles, ntiles := s.StoreWTiles(a)
+	if cores := mul(mul(a[isa.StoreWRsplit], ntiles), ksplit); cores > s.Cores {
+		e.fail("needs %d cores, a cluster has %d", cores, s.Cores)
+	}
+	e.work = product(ktiles, ntiles, s.TileBytes(8))
+	e.add(SP, false, a[isa.StoreWSrc], 1, dim{k, a[isa.StoreWKStep]}, dim{n, a[isa.StoreWNStep]})
+	e.add(WS, true, a[isa.StoreWDst], mul((ktiles+ksplit-1)/ksplit, s.TileBytes(8)))
+}
+
+func (e *Effect) dot(a []int64) {
+	m, k, n := mul(a[isa.DotRowsY], a[isa.DotRowsX]), a[isa.DotK], a[isa.DotN]
+	e.aligned(a[isa.DotAcc])
+	e.work = runs(n, m, k)
+	e.add(SP, false, a[isa.DotA], k, dim{a[isa.DotRowsY], a[isa.DotRowSy]}, dim{a[isa.DotRowsX], a[isa.DotRowSx]})
+	e.add(SP, false, a[isa.DotB], 1, dim{k, a[isa.DotKStep]}, dim{n, a[isa.DotNStep]})
+	e.add(Acc, true, a[isa.DotAcc], mul(mul(m, n), 4))
 }
 
 func (e *Effect) mvm(a []int64, s *Shape) {

@@ -32,6 +32,9 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpSoftmaxF:   (*cluster).softmaxF,
 	isa.OpLRNF:       (*cluster).lrnF,
 	isa.OpReduceF:    (*cluster).reduceF,
+	isa.OpStoreW:     (*cluster).storeW,
+	isa.OpBiasAcc:    (*cluster).biasAcc,
+	isa.OpDot:        (*cluster).dot,
 }
 
 // exec executes one instruction with resolved addresses.

@@ -124,6 +124,12 @@ func (s *state) naive(op isa.Op, a []int64) {
 				}
 			}
 		}
+	case isa.OpBiasAcc:
+		for i := range g("n") {
+			binary.LittleEndian.PutUint32(s.sp[g("dst")+4*i:], uint32(s.i32(g("bias")+4*i)-int64(s.acc[g("acc")/4+i])))
+		}
+	case isa.OpDot:
+		s.dot(g)
 	case isa.OpMaxPool, isa.OpAvgPool:
 		s.pool(op, g)
 	case isa.OpDepthwise:
@@ -424,6 +430,10 @@ func (v *values) draw(op isa.Op) map[string]int64 {
 		a["dst_sy"] = a["rows_x"]*a["dst_sx"] + 4*v.n(0, 1)
 	case isa.OpMaxPool, isa.OpAvgPool, isa.OpDepthwise:
 		v.window(op, a)
+	case isa.OpBiasAcc:
+		a["n"], a["acc"], a["bias"] = v.n(1, 70), 4*v.n(0, 9), testParams
+	case isa.OpDot:
+		v.dot(a)
 	case isa.OpSoftmax:
 		a["rows"], a["n"], a["params"] = v.n(1, 3), v.n(1, 600), testParams
 		p := v.m.clusters[0].sp[testParams:]
@@ -545,8 +555,8 @@ func TestInstructions(t *testing.T) {
 			continue
 		}
 		switch op {
-		case isa.OpLoad, isa.OpStore, isa.OpSend, isa.OpLoadW:
-			continue // see TestMoves; mvm loads its weights
+		case isa.OpLoad, isa.OpStore, isa.OpSend, isa.OpLoadW, isa.OpStoreW:
+			continue // see TestMoves and TestStoredWeights; mvm loads its weights
 		}
 		t.Run(op.String(), func(t *testing.T) {
 			m, err := New(p, chip)

@@ -28,11 +28,14 @@ const splitWork = 1 << 21
 
 func (c *cluster) mvm(a []int64) error {
 	p, nz, sz, ny, sy, nx, sx := productOf(a)
-	key, err := c.m.weights.key(&c.resident, a[isa.MVMWs], &p)
+	key, stored, err := c.m.weights.key(&c.resident, a[isa.MVMWs], &p)
 	if err != nil {
 		return err
 	}
-	w := c.m.weights.get(key)
+	w := stored.panelsOf(&c.m.weights, &key)
+	if stored == nil {
+		w = c.m.weights.get(key)
+	}
 	rowsY, rowsX := a[isa.MVMRowsY], a[isa.MVMRowsX]
 	m := rowsY * rowsX
 	rows := grow(&c.rows, m)

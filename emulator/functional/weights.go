@@ -13,10 +13,11 @@ import (
 	"situ/internal/gemm"
 )
 
-// block is what one loadw left in a cluster's weight SRAMs.
+// block is what one loadw or storew left in a cluster's weight SRAMs.
 type block struct {
-	ws, end        int64 // in each core's SRAM
-	src            int64 // in DRAM
+	ws, end        int64    // in each core's SRAM
+	src            int64    // in DRAM
+	written        *written // the weights of a storew, nil for those in DRAM
 	ktiles, ntiles int64
 	ksplit, rsplit int64
 	wbits          int64
@@ -27,13 +28,20 @@ type block struct {
 type residentWeights struct {
 	mu     sync.RWMutex
 	blocks []block
+	free   []*written // of blocks that have been overwritten
 }
 
 // put adds a block in place of those it overwrites.
 func (r *residentWeights) put(b block) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.blocks = slices.DeleteFunc(r.blocks, func(o block) bool { return o.ws < b.end && b.ws < o.end })
+	r.blocks = slices.DeleteFunc(r.blocks, func(o block) bool {
+		gone := o.ws < b.end && b.ws < o.end
+		if gone && o.written != nil {
+			r.free = append(r.free, o.written)
+		}
+		return gone
+	})
 	i, _ := slices.BinarySearchFunc(r.blocks, b.ws, byAddress)
 	r.blocks = slices.Insert(r.blocks, i, b)
 }
@@ -139,25 +147,26 @@ func (w *weights) init(consts []byte, shape *effect.Shape) {
 	w.consts, w.shape, w.packed = consts, shape, map[packKey]*lazyPanels{}
 }
 
-// key finds the tiles at address ws of a cluster that a product uses.
-func (w *weights) key(r *residentWeights, ws int64, p *product) (packKey, error) {
+// key finds the tiles at address ws of a cluster that a product uses; src counts
+// from the start of what was written when that is not nil.
+func (w *weights) key(r *residentWeights, ws int64, p *product) (packKey, *written, error) {
 	b, ok := r.find(ws)
 	tile := w.shape.TileBytes(p.wbits)
 	ktiles := (p.nseg*p.segLen + w.shape.Rows - 1) / w.shape.Rows
 	skip := (ws - b.ws) / tile * p.ksplit // tiles along K behind the start of the block
 	switch {
 	case !ok:
-		return packKey{}, fmt.Errorf("no weights have been loaded at %d of the weight SRAM", ws)
+		return packKey{}, nil, fmt.Errorf("no weights have been loaded at %d of the weight SRAM", ws)
 	case (ws-b.ws)%tile != 0 || b.ksplit != p.ksplit || b.wbits != p.wbits || p.ntiles > b.ntiles || p.rsplit > b.rsplit ||
 		p.rsplit > 1 && p.ntiles != b.ntiles || skip+ktiles > b.ktiles:
-		return packKey{}, fmt.Errorf("the weights at %d of the weight SRAM were loaded as %d×%d tiles of %d bit over %d K and %d row parts; the product wants %d×%d from tile %d on, %d bit, %d, %d",
+		return packKey{}, nil, fmt.Errorf("the weights at %d of the weight SRAM were loaded as %d×%d tiles of %d bit over %d K and %d row parts; the product wants %d×%d from tile %d on, %d bit, %d, %d",
 			b.ws, b.ktiles, b.ntiles, b.wbits, b.ksplit, b.rsplit, ktiles, p.ntiles, skip, p.wbits, p.ksplit, p.rsplit)
 	}
 	per := w.shape.ArrayCols(p.wbits)
 	if p.grouped {
 		per = p.n / p.ntiles
 	}
-	return packKey{src: b.src + skip*tile, ktiles: b.ktiles, nseg: p.nseg, segLen: p.segLen, n: p.n, per: per, wbits: p.wbits, grouped: p.grouped}, nil
+	return packKey{src: b.src + skip*tile, ktiles: b.ktiles, nseg: p.nseg, segLen: p.segLen, n: p.n, per: per, wbits: p.wbits, grouped: p.grouped}, b.written, nil
 }
 
 // get returns the panels of a key, unpacking them on first use.
@@ -173,19 +182,19 @@ func (w *weights) get(k packKey) *panels {
 		}
 		w.mu.Unlock()
 	}
-	l.once.Do(func() { l.panels = w.pack(&k) })
+	l.once.Do(func() { l.panels = w.pack(&k, w.consts, nil) })
 	return &l.panels
 }
 
-// pack unpacks tiles into panels.
-func (w *weights) pack(k *packKey) panels {
+// pack unpacks tiles of some memory into panels, in buf when it is large enough.
+func (w *weights) pack(k *packKey, tiles []byte, buf []int8) panels {
 	groups, cols := int64(1), k.n
 	if k.grouped {
 		groups, cols = k.n/k.per, k.per
 	}
 	padded := (k.segLen + 3) &^ 3
 	out := panels{size: k.nseg * padded * gemm.PanelCols, perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
-	out.data = make([]int8, groups*out.perGroup*out.size)
+	out.data = grow(&buf, groups*out.perGroup*out.size)
 	if len(out.data) == 0 {
 		return out
 	}
@@ -193,17 +202,16 @@ func (w *weights) pack(k *packKey) panels {
 	for g := range groups {
 		for p := range out.perGroup {
 			first := p * gemm.PanelCols
-			w.unpack(data, k, g*cols+first, min(cols-first, gemm.PanelCols))
+			w.unpack(data, k, tiles, g*cols+first, min(cols-first, gemm.PanelCols))
 			data = data[out.size/4:]
 		}
 	}
 	return out
 }
 
-// unpack writes columns first..first+n-1 of the weight matrix to a panel of
-// zeros: 64 words for each four rows of a segment, a word holding the four
+// unpack writes columns first..first+n-1 of the weight matrix to a panel: 64 words for each four rows of a segment, a word holding the four
 // weights of one column, the first in the lowest byte.
-func (w *weights) unpack(panel []uint32, k *packKey, first, n int64) {
+func (w *weights) unpack(panel []uint32, k *packKey, tiles []byte, first, n int64) {
 	rows, tile := w.shape.Rows, w.shape.TileBytes(k.wbits)
 	rowBytes := w.shape.ArrayCols(k.wbits) * k.wbits / 8
 	var unpacked [4][gemm.PanelCols]byte
@@ -220,7 +228,7 @@ func (w *weights) unpack(panel []uint32, k *packKey, first, n int64) {
 					}
 					i := s*k.segLen + x + int64(r)
 					at := k.src + (nt*k.ktiles+i/rows)*tile + i%rows*rowBytes
-					row := w.consts[at : at+rowBytes]
+					row := tiles[at : at+rowBytes]
 					if k.wbits == 8 {
 						four[r] = row[col : col+run]
 					} else {
@@ -230,6 +238,7 @@ func (w *weights) unpack(panel []uint32, k *packKey, first, n int64) {
 				interleave(panel[c:c+run], four)
 				c += run
 			}
+			clear(panel[n:gemm.PanelCols])
 			panel = panel[gemm.PanelCols:]
 		}
 	}
@@ -261,7 +270,7 @@ func interleave(dst []uint32, rows [4][]byte) {
 const prepackSteps = 1 << 20
 
 // prepack unpacks the weights of all products before the first run. It follows
-// each cluster's loadw and mvm; what it misses, because of a fault or because a
+// each cluster's loadw, storew and mvm; what it misses, because of a fault or because a
 // stream is very long, get unpacks later.
 func (m *Machine) prepack() {
 	resident := make([]residentWeights, len(m.clusters))
@@ -278,7 +287,7 @@ func (m *Machine) prepack() {
 				if !ok || err != nil {
 					break
 				}
-				if st.Op != isa.OpLoadW && st.Op != isa.OpMVM {
+				if st.Op != isa.OpLoadW && st.Op != isa.OpStoreW && st.Op != isa.OpMVM {
 					continue
 				}
 				eff.Of(st.Op, st.Args, &m.shape)
@@ -292,8 +301,12 @@ func (m *Machine) prepack() {
 					}
 					continue
 				}
+				if st.Op == isa.OpStoreW { // not known yet
+					resident[id].put(storedBlock(st.Args, &m.shape, eff.Regions()[1]))
+					continue
+				}
 				p, _, _, _, _, _, _ := productOf(st.Args)
-				if k, err := m.weights.key(&resident[id], st.Args[isa.MVMWs], &p); err == nil && !seen[k] {
+				if k, dyn, err := m.weights.key(&resident[id], st.Args[isa.MVMWs], &p); err == nil && dyn == nil && !seen[k] {
 					seen[k] = true
 					keys = append(keys, k)
 				}

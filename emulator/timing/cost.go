@@ -24,7 +24,7 @@ const (
 type vectorCost struct {
 	ops, floatOps, macs   int64
 	spRead, spWrite       int64 // bytes
-	accRead               int64
+	accRead, accWrite     int64
 	readCycles, wrtCycles int64 // of the scratchpad's ports, for the runs of the main operands
 }
 
@@ -35,6 +35,11 @@ func (r *rates) vectorCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 		ny, nx, n := a[isa.RequantRowsY], a[isa.RequantRowsX], a[isa.RequantN]
 		v = vectorCost{ops: ny * nx * n * opsRequant, accRead: 4 * ny * nx * n, spRead: 12 * n, spWrite: ny * nx * n,
 			wrtCycles: runCycles(ny, a[isa.RequantDstSy], nx, a[isa.RequantDstSx], n, r.spWrite)}
+	case isa.OpBiasAcc:
+		n := a[isa.BiasAccN]
+		v = vectorCost{ops: n, accRead: 4 * n, spRead: 4 * n, spWrite: 4 * n}
+	case isa.OpDot:
+		v = r.dotCost(a)
 	case isa.OpFill:
 		n2, n1, size := a[isa.FillN2], a[isa.FillN1], a[isa.FillLen]
 		v = vectorCost{spWrite: n2 * n1 * size, wrtCycles: runCycles(n2, a[isa.FillDstS2], n1, a[isa.FillDstS1], size, r.spWrite)}
@@ -184,7 +189,7 @@ func simple(fn vecf32.Fn) bool {
 // cycles returns how long the vector unit is busy.
 func (v *vectorCost) cycles(r *rates) int64 {
 	work := ceilDiv(v.ops, r.lanes) + ceilDiv(v.floatOps, r.f32Lanes) + ceilDiv(v.macs, r.lanes*r.macsPerLane)
-	return r.start + max(work, ceilDiv(v.accRead, 4*r.lanes),
+	return r.start + max(work, ceilDiv(v.accRead, 4*r.lanes), ceilDiv(v.accWrite, 4*r.lanes),
 		ceilDiv(v.spRead, r.spRead), v.readCycles, ceilDiv(v.spWrite, r.spWrite), v.wrtCycles)
 }
 
@@ -196,4 +201,5 @@ func (v *vectorCost) count(c *Counters) {
 	c.SPRead += v.spRead
 	c.SPWrite += v.spWrite
 	c.AccRead += v.accRead
+	c.AccWrite += v.accWrite
 }

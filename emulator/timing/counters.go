@@ -7,7 +7,7 @@ type Counters struct {
 	MACs       int64 `json:"macs"`         // useful multiply-accumulates in the arrays, 8-bit weights
 	MACsInt4   int64 `json:"macs_int4"`    // the same with 4-bit weights
 	ArraySlots int64 `json:"array_slots"`  // multiply-accumulates the used arrays could have done for the same inputs
-	VectorMACs int64 `json:"vector_macs"`  // of depthwise convolutions
+	VectorMACs int64 `json:"vector_macs"`  // of depthwise convolutions and dot products
 	VectorOps  int64 `json:"vector_ops"`   // integer lane operations
 	FloatOps   int64 `json:"float_ops"`    // float32 lane operations
 	ArrayLoads int64 `json:"array_loads"`  // passes that loaded the arrays
@@ -26,6 +26,7 @@ type Counters struct {
 	SPSent       int64 `json:"scratchpad_sent"`     // part of SPRead: into the network
 	SPReceived   int64 `json:"scratchpad_received"` // part of SPWrite: from the network
 	WeightCopies int64 `json:"weight_copies"`       // part of WeightWrite: second and further replicas within a cluster
+	WeightStored int64 `json:"weight_stored"`       // part of WeightWrite: activations, from the cluster's own scratchpad
 
 	NoCIn       int64 `json:"noc_in"`        // put into the network, by clusters and DRAM
 	NoCOut      int64 `json:"noc_out"`       // delivered, to clusters and DRAM
@@ -38,11 +39,11 @@ type Counters struct {
 }
 
 // fields lists all counters, for sums.
-func (c *Counters) fields() [27]*int64 {
+func (c *Counters) fields() [28]*int64 {
 	return [...]*int64{
 		&c.Instructions, &c.MACs, &c.MACsInt4, &c.ArraySlots, &c.VectorMACs, &c.VectorOps, &c.FloatOps, &c.ArrayLoads, &c.ArrayReuse,
 		&c.ArrayWrite, &c.InputLatch, &c.AccRead, &c.AccWrite, &c.WeightRead, &c.WeightWrite, &c.SPRead, &c.SPWrite,
-		&c.SPSent, &c.SPReceived, &c.WeightCopies, &c.NoCIn, &c.NoCOut, &c.NoCCopied, &c.NoCByteHops, &c.Link,
+		&c.SPSent, &c.SPReceived, &c.WeightCopies, &c.WeightStored, &c.NoCIn, &c.NoCOut, &c.NoCCopied, &c.NoCByteHops, &c.Link,
 		&c.DRAMRead, &c.DRAMWrite,
 	}
 }

@@ -95,8 +95,8 @@ func TestEveryInstructionHasCost(t *testing.T) {
 		v, ok := r.vectorCostOf(op, args)
 		if vector := op.Info().Unit == isa.UnitVector; ok != vector {
 			t.Errorf("%s: cost %v, on the vector unit %v", op, ok, vector)
-		} else if vector && (v.cycles(&r) <= r.start || v.spWrite == 0) {
-			t.Errorf("%s takes %d cycles and writes %d bytes", op, v.cycles(&r), v.spWrite)
+		} else if vector && (v.cycles(&r) <= r.start || v.spWrite+v.accWrite == 0) {
+			t.Errorf("%s takes %d cycles and writes %d bytes", op, v.cycles(&r), v.spWrite+v.accWrite)
 		}
 	}
 }

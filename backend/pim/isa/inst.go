@@ -46,6 +46,11 @@ const (
 	OpLRNF
 	OpReduceF
 
+	// Products of two activations.
+	OpStoreW
+	OpBiasAcc
+	OpDot
+
 	numOps
 )
 

@@ -356,4 +356,37 @@ const (
 	ReduceFOuter = 3
 	ReduceFN     = 4
 	ReduceFInner = 5
+
+	// storew
+	StoreWDst    = 0
+	StoreWSrc    = 1
+	StoreWK      = 2
+	StoreWKStep  = 3
+	StoreWN      = 4
+	StoreWNStep  = 5
+	StoreWPlanes = 6
+	StoreWZero   = 7
+	StoreWKsplit = 8
+	StoreWRsplit = 9
+
+	// biasacc
+	BiasAccDst  = 0
+	BiasAccAcc  = 1
+	BiasAccBias = 2
+	BiasAccN    = 3
+
+	// dot
+	DotAcc   = 0
+	DotA     = 1
+	DotRowsY = 2
+	DotRowSy = 3
+	DotRowsX = 4
+	DotRowSx = 5
+	DotK     = 6
+	DotB     = 7
+	DotKStep = 8
+	DotN     = 9
+	DotNStep = 10
+	DotZa    = 11
+	DotZb    = 12
 )
