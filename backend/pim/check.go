@@ -103,6 +103,9 @@ func (p *plan) checkWeights() []error {
 	if size := p.chip.WeightSRAM.Bytes.Int(); p.ringEnd > size {
 		errs = append(errs, fmt.Errorf("%d bytes of weights in the %d of a core's weight SRAM", p.ringEnd, size))
 	}
+	if size := p.chip.WeightSRAM.Bytes.Int(); p.writtenEnd > size || p.writtenAt < p.ringEnd {
+		errs = append(errs, fmt.Errorf("activations at [%d, %d) of a core's weight SRAM of %d bytes, of which %d are weights", p.writtenAt, p.writtenEnd, size, p.ringEnd))
+	}
 	type span struct{ lo, hi int64 }
 	for j := range p.clusters {
 		var spans []span

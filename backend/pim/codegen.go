@@ -18,7 +18,7 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 			panic(r)
 		}
 	}()
-	e := &emitter{chip: p.chip, half: make([]int64, p.clusters), ring: make([]ring, p.clusters), chunk: -1, layer: -1}
+	e := &emitter{chip: p.chip, half: make([]int64, p.clusters), ring: make([]ring, p.clusters), written: make([]int64, p.clusters), chunk: -1, layer: -1}
 	for j := range e.ring {
 		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd}
 	}

@@ -170,7 +170,7 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	}
 	prog := &isa.Program{
 		Model: p.g.Name, Arch: p.chip.Name, Fingerprint: p.chip.Fingerprint(), Quant: opt.Quant,
-		Consts: image, ScratchpadBytes: p.high, WeightSRAMBytes: p.ringEnd,
+		Consts: image, ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
 		AccumulatorBytes: p.accumulatorBytes(), WeightBytes: p.weightBytes(), Replicas: p.chip.NumClusters() / p.clusters,
 	}
 	for i, t := range p.inputs {
@@ -286,7 +286,8 @@ func ioOf(v *ir.Value, t *tensor) isa.IO {
 // accumulatorBytes returns the accumulators that the products use.
 func (p *plan) accumulatorBytes() int64 {
 	for _, s := range p.steps {
-		if _, ok := s.kernel.(*product); ok {
+		switch s.kernel.(type) {
+		case *product, *pair:
 			return accumulators(p.chip)
 		}
 	}
@@ -302,7 +303,7 @@ func (p *plan) weightBytes() int64 {
 			continue
 		}
 		for _, id := range op.In[1:] {
-			if id >= 0 {
+			if id >= 0 && p.g.IsConst(id) {
 				n += p.g.Type(id).Bytes()
 			}
 		}
@@ -314,6 +315,8 @@ func (p *plan) weightBytes() int64 {
 func (p *plan) describe(s *step) string {
 	switch k := s.kernel.(type) {
 	case *product:
+		return k.describe(s, p)
+	case *pair:
 		return k.describe(s, p)
 	case *loader, *storer:
 		return "DRAM"

@@ -19,6 +19,7 @@ type emitter struct {
 	count   int     // instructions so far
 	half    []int64 // of each cluster: accumulator half that is free next
 	ring    []ring  // of each cluster: weight SRAM for streamed weights
+	written []int64 // of each cluster: half of the weight SRAM for activations that is next
 	chunk   int     // which chunk of columns a product emits, −1 for all
 }
 

@@ -107,6 +107,10 @@ func (p *plan) work() Work {
 				a, v := k.work(p.chip, k.parts[j], part, j, &w)
 				array[j] += a
 				vector[j] += v
+			case *pair:
+				a, v := k.work(p.chip, part, &w)
+				array[j] += a
+				vector[j] += v
 			default:
 				vectorWork(p.chip, s.kernel, part, &w)
 				vector[j] += s.kernel.cycles(p.chip, part)
@@ -308,6 +312,8 @@ func (e *Estimator) Bound(c *arch.Chip) Work {
 			loads += float64(tiles * tileCycles(c, k.w.bits))
 			w.ArrayWrite += tiles * c.TileBytes(k.w.bits)
 			w.WeightRead += tiles * c.TileBytes(k.w.bits)
+		case *pair: // in arrays or on the vector unit, neither of which can be left out of a bound
+			k.count(int64(k.size[0]*k.size[1]*k.size[2]), &w)
 		default:
 			vectorWork(c, s.kernel, whole(s.out.dims), &w)
 		}
@@ -384,7 +390,7 @@ func depends(k kernel, out dims) bool {
 		return inside(&k.window)
 	case *pool:
 		return inside(&k.window)
-	case *addMul, *lookup, *softmax, *convert, *unaryF, *binaryF, *reduceF:
+	case *addMul, *lookup, *softmax, *pair, *convert, *unaryF, *binaryF, *reduceF:
 		return true
 	}
 	return false

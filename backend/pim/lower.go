@@ -146,8 +146,10 @@ func (l *lowering) ownStore(t *tensor) {
 }
 
 // in returns operand i of the operator at hand.
-func (l *lowering) in(i int) (*tensor, error) {
-	id := l.op.In[i]
+func (l *lowering) in(i int) (*tensor, error) { return l.value(l.op.In[i]) }
+
+// value returns a value of the graph that has been made or is constant.
+func (l *lowering) value(id ir.ValueID) (*tensor, error) {
 	if t := l.vals[id]; t != nil {
 		return t, nil
 	}

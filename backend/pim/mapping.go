@@ -15,6 +15,8 @@ type Problem struct {
 	// the number of tiles of one core that arrive at a time.
 	Streamed  bool
 	UnitTiles int64
+	// Written weights come from the scratchpad instead, see storew.
+	Written bool
 	// Lean prefers few weight bytes to little time.
 	Lean bool
 }
@@ -129,7 +131,11 @@ func (p Problem) mapped(c *arch.Chip, nt, ks, rs, ktiles, tiles, perTile int64) 
 			if m.Units > 1 {
 				dram *= strips
 			}
-			t = max(t, dramCycles(c, dram))
+			if p.Written {
+				t = max(t, writeCycles(c, dram))
+			} else {
+				t = max(t, dramCycles(c, dram))
+			}
 		}
 		if m.Strips == 0 || t < m.Cycles {
 			m.Strips, m.Rows, m.Cycles, m.DRAMBytes = strips, rows, t, dram

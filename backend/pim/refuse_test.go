@@ -38,14 +38,34 @@ var refused = []struct {
 		want: []string{`matmul "fc"`, `matmul "fc2"`, `cast "round"`, "quantise it"},
 	},
 	{
-		name: "product of two activations",
+		name: "product of two activations in floating point",
 		graph: `graph "g" {
-			%0 = input "a" : i8[2,4] scale=1 zero=0
-			%1 = input "b" : i8[4,2] scale=1 zero=0
-			%2 = matmul %0, %1 : i8[2,2] scale=1 zero=0 @ "attention"
+			%0 = input "a" : f32[2,4]
+			%1 = input "b" : f32[4,2]
+			%2 = matmul %0, %1 : f32[2,2] @ "attention"
 			output %2
 		}`,
-		want: []string{`matmul "attention"`, "two activations"},
+		want: []string{`matmul "attention"`, "quantise it"},
+	},
+	{
+		name: "product of two activations whose leading dimensions are too many",
+		graph: `graph "g" {
+			%0 = input "a" : i8[2,3,4,5,6] scale=1 zero=0
+			%1 = input "b" : i8[2,1,4,6,5] scale=1 zero=0
+			%2 = matmul %0, %1 : i8[2,3,4,5,5] scale=1 zero=0 @ "attention"
+			output %2
+		}`,
+		want: []string{`matmul "attention"`, "broadcasts over more than four dimensions"},
+	},
+	{
+		name: "dynamic weights of a convolution",
+		graph: `graph "g" {
+			%0 = input "x" : i8[1,4,4,1] scale=1 zero=0
+			%1 = input "w" : i8[1,2,2,1] scale=1 zero=0
+			%2 = conv2d %0, %1 {} : i8[1,3,3,1] scale=1 zero=0 @ "dynamic"
+			output %2
+		}`,
+		want: []string{`conv2d "dynamic"`, "not constant"},
 	},
 	{
 		name: "int32 input",

@@ -41,6 +41,9 @@ func (l *lowering) sums() error {
 	if q := l.outType().Quant; moved && q != nil {
 		return l.makeProduct(l.op, ir.TypeOf(ir.F32, l.outType().Shape...), q)
 	}
+	if l.isPair(l.op) {
+		return nil
+	}
 	_, err := l.weightsOf(l.op)
 	return err
 }
@@ -62,10 +65,10 @@ func (l *lowering) productResult() error {
 func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
 	w := l.g.Value(op.In[1])
 	if w.Const == nil {
-		return nil, errors.New("multiplies two activations; the arrays need constant weights")
+		return nil, errors.New("its weights are not constant")
 	}
 	if l.g.IsConst(op.In[0]) {
-		return nil, errors.New("its first operand is constant; the arrays need constant weights as the second")
+		return nil, errors.New("its first operand is constant, the second should be")
 	}
 	q := w.Type.Quant
 	if q == nil || !l.g.Type(op.In[0]).IsQuantised() {
@@ -80,9 +83,6 @@ func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
 		k.w = weights{so: s[1] * s[2] * s[3], st: s[3], sc: 1}
 	} else {
 		n := len(s)
-		if ir.Numel(s[:n-2]) != 1 {
-			return nil, errors.New("has a matrix of weights for each of several batches")
-		}
 		if x := l.g.Type(op.In[0]).Shape; len(x) < 2 {
 			return nil, errors.New("multiplies a vector; reshape it to a matrix")
 		}
@@ -105,6 +105,9 @@ func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
 // makeProduct appends the product op with result type t for the operator at
 // hand. sumQuant is the quantisation of the sums when op itself gives int32.
 func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
+	if l.isPair(op) {
+		return l.makePair(op, t, sumQuant)
+	}
 	k, err := l.weightsOf(op)
 	if err != nil {
 		return err

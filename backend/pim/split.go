@@ -14,7 +14,10 @@ type plan struct {
 	scratchpad
 	share    float64 // of the weight SRAM that is for weights that stay, when others are streamed
 	ringBase int64   // weight SRAM of each core: where streamed weights go
-	ringEnd  int64   // its size if anything is streamed, else what is in use
+	ringEnd  int64   // its end if anything is streamed, else that of what is in use
+
+	writtenAt, writtenEnd int64 // weight SRAM of each core for activations
+	writtenHalf           int64 // half of it, 0 when it is not used in halves
 }
 
 // effort is how hard a plan tries to keep all weights on the chip.

@@ -11,7 +11,8 @@ import (
 // placeWeights gives every product its parts and their places in the weight
 // SRAMs. It reports false when they do not all fit and the plan is not to stream.
 func (p *plan) placeWeights() (bool, error) {
-	size := p.chip.WeightSRAM.Bytes.Int()
+	written := p.placePairs()
+	size := p.chip.WeightSRAM.Bytes.Int() - written
 	var products []*step
 	for _, s := range p.steps {
 		if k, ok := s.kernel.(*product); ok {
@@ -47,6 +48,7 @@ func (p *plan) placeWeights() (bool, error) {
 		all = all && reside(s, size)
 	}
 	p.ringBase, p.ringEnd = slices.Max(top), slices.Max(top)
+	defer func() { p.locatePairs(p.ringEnd, written) }()
 	if all || !p.stream {
 		return all, nil
 	}

@@ -163,7 +163,7 @@ func (b *builder) step() {
 		return
 	}
 	m := fit[b.index("operator", len(fit))]
-	before := len(b.g.Values)
+	before, ops := len(b.g.Values), len(b.g.Ops)
 	attr, in := m.make(b, x)
 	op := ir.Op{Kind: m.kind, In: in, Attr: attr}
 	t, err := ir.InferType(b.g, &op)
@@ -171,12 +171,17 @@ func (b *builder) step() {
 		b.t.Fatalf("irtest drew an operator that does not fit: %v\n%v", err, b.g)
 	}
 	if t.Numel() > b.opts.MaxElems {
-		b.g.Values = b.g.Values[:before] // and drop the constants made for it
+		b.g.Values, b.g.Ops = b.g.Values[:before], b.g.Ops[:ops] // and drop what was made for it
 		return
 	}
-	id, err := b.g.Add(m.kind, fmt.Sprintf("%s%d", m.kind, len(b.g.Ops)), attr, in...)
+	b.values = append(b.values, b.add(m.kind, attr, in...))
+}
+
+// add appends an operator.
+func (b *builder) add(k ir.OpKind, attr ir.Attr, in ...ir.ValueID) ir.ValueID {
+	id, err := b.g.Add(k, fmt.Sprintf("%s%d", k, len(b.g.Ops)), attr, in...)
 	if err != nil {
 		b.t.Fatalf("irtest: %v", err)
 	}
-	b.values = append(b.values, id)
+	return id
 }

@@ -57,6 +57,7 @@ var makers = []maker{
 	{ir.ReduceMin, 1, 1, anyRank, reduce},
 	{ir.Expand, 1, 1, anyRank - 1, expand},
 	{ir.Gather, 1, 1, anyRank - 1, gather},
+	{ir.MatMul, 3, 2, anyRank, product},
 }
 
 func plainUnary(_ *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) { return nil, []ir.ValueID{x} }
@@ -119,6 +120,37 @@ func matmul(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
 	in := []ir.ValueID{x, b.weights("w", math.Sqrt(3/float64(k)), k, n)}
 	if b.flag("bias") {
 		in = append(in, b.weights("bias", 0.5, n))
+	}
+	return &ir.MatMulAttr{Act: b.act()}, in
+}
+
+// product multiplies by another value: one whose rows fit, or one whose columns do,
+// transposed, as scores are made of queries and keys. Leading dimensions of 1 are
+// repeated.
+func product(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
+	s := b.shape(x)
+	n := len(s)
+	fits := func(dim int) []ir.ValueID {
+		return b.others(func(o []int) bool {
+			return len(o) >= 2 && o[len(o)-dim] == s[n-1] && broadcasts(o[:len(o)-2], s[:n-2])
+		})
+	}
+	in := []ir.ValueID{x, ir.NoValue}
+	if fit := fits(2); b.flag("as it is") && len(fit) > 0 {
+		in[1] = fit[b.index("other", len(fit))]
+	} else {
+		fit := fits(1)
+		y := fit[b.index("other", len(fit))]
+		perm := make([]int, len(b.shape(y)))
+		for i := range perm {
+			perm[i] = i
+		}
+		last := len(perm) - 1
+		perm[last-1], perm[last] = last, last-1
+		in[1] = b.add(ir.Transpose, &ir.PermAttr{Perm: perm}, y)
+	}
+	if b.flag("bias") {
+		in = append(in, b.weights("bias", 0.5, b.shape(in[1])[len(b.shape(in[1]))-1]))
 	}
 	return &ir.MatMulAttr{Act: b.act()}, in
 }

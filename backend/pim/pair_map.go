@@ -1,0 +1,188 @@
+package pim
+
+import "situ/arch"
+
+// pairMapping says how one matrix product of two activations runs on a cluster.
+type pairMapping struct {
+	Mapping
+	vector   bool  // on the vector unit, nothing else of Mapping counts
+	tileCols int64 // of an array
+	cols     int   // columns of a chunk
+	rows     int   // vectors of a strip
+	unitK    int   // part of K that is written at a time
+	unit     int64 // bytes of each core's weight SRAM that it takes
+	cycles   int64 // of one product, those before it being under way
+	first    int64 // before the first
+}
+
+// chunks lists the columns [from, to) that are computed together.
+func (m *pairMapping) chunks(n int) [][2]int {
+	var out [][2]int
+	for i := 0; i < n; i += m.cols {
+		out = append(out, [2]int{i, min(i+m.cols, n)})
+	}
+	return out
+}
+
+// writtenShare is the part of a core's weight SRAM that activations may take, in
+// two halves: while one is in use the other is written.
+const writtenShare = 4
+
+// mapping chooses how products of some rows of a run, by time.
+func (k *pair) mapping(c *arch.Chip, rows int64) pairMapping {
+	v := k.onVector(c, rows)
+	if a, ok := k.inArrays(c, rows); ok && a.cycles <= v.cycles {
+		return a
+	}
+	return v
+}
+
+// onVector maps products on the vector unit.
+func (k *pair) onVector(c *arch.Chip, rows int64) pairMapping {
+	n, length := int64(k.size[3]), int64(k.k)
+	half := max(accumulators(c)/8, 1) // sums
+	m := pairMapping{vector: true, cols: int(min(n, half)), unitK: k.k}
+	m.rows = int(max(min(half/int64(m.cols), rows), 1))
+	strips := ceilDiv(rows, int64(m.rows)) * ceilDiv(n, int64(m.cols))
+	m.cycles = strips*(2*c.Vector.StartCycles.Int()+2*c.IssueCycles.Int()) + ceilDiv(rows*n*opsRequant, c.Vector.Lanes.Int()) +
+		max(ceilDiv(rows*n*length, c.Vector.Lanes.Int()*c.Vector.MACsPerLane.Int()), rows*k.readCycles(c))
+	return m
+}
+
+// readCycles is how long the scratchpad takes to read b once.
+func (k *pair) readCycles(c *arch.Chip) int64 {
+	n, length, port := int64(k.size[3]), int64(k.k), c.Scratchpad.ReadBytes.Int()
+	if k.b.axis[2] == 3 && k.b.mult[2] == 1 { // K lies along the channels
+		n, length = length, n
+	}
+	return length * ceilDiv(n, port)
+}
+
+// inArrays maps products in the arrays. It reports false when the accumulators do
+// not hold the sums of a single vector.
+func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
+	tile := c.TileBytes(8)
+	fit := max(c.WeightSRAM.Bytes.Int()/(2*writtenShare)/tile, 1)
+	if tile > c.WeightSRAM.Bytes.Int() {
+		return pairMapping{}, false
+	}
+	m := pairMapping{tileCols: c.Cols(8)}
+	ref := int64(0)
+	if k.za != 0 {
+		ref = 1
+	}
+	var ok bool
+	m.Mapping, ok = Map(c, Problem{M: rows, K: int64(k.planes * k.k), N: int64(k.size[3]), Groups: 1, WeightBits: 8,
+		Streamed: true, Written: true, UnitTiles: fit})
+	if !ok {
+		return m, false
+	}
+	tiles := ceilDiv(int64(k.size[3]), m.tileCols)
+	each := ceilDiv(tiles, ceilDiv(tiles, m.NTiles)) // tiles of a chunk, evenly
+	m.cols = int(min(each*m.tileCols, int64(k.size[3])))
+	sums := accumulators(c) / int64(4*m.cols)
+	m.rows = int(min(sums/2-ref, m.Rows))
+	if m.rows < 1 {
+		m.rows = int(min(sums-ref, m.Rows))
+	}
+	passes := min(ceilDiv(ceilDiv(int64(k.planes*k.k), c.Array.Rows.Int()), m.KSplit), fit)
+	m.unitK = k.k
+	if m.Units > 1 {
+		m.unitK = int(passes*m.KSplit*c.Array.Rows.Int()) / k.planes
+	}
+	m.unit = passes * tile
+	m.cycles = m.Mapping.Cycles + ref*m.Chunks*m.Units*(passes*c.InputCycles()+c.IssueCycles.Int())
+	if ref > 0 && passes > 1 { // and the weights once more
+		m.cycles += m.Chunks * m.Units * passes * tileCycles(c, 8)
+	}
+	m.first = writeCycles(c, m.Mapping.DRAMBytes/max(m.Chunks*m.Units, 1))
+	return m, m.rows >= 1 && m.unitK >= 1
+}
+
+// writeCycles is how long activations take to the weight SRAMs.
+func writeCycles(c *arch.Chip, bytes int64) int64 { return ceilDiv(bytes, c.NoC.LinkBytes.Int()) }
+
+// placePairs maps the products of two activations and returns what b takes of each
+// core's weight SRAM.
+func (p *plan) placePairs() int64 {
+	most := int64(0)
+	for _, s := range p.steps {
+		if k, ok := s.kernel.(*pair); ok {
+			_, rows := k.problem(k.out.indices(s.parts[0], k.size))
+			k.m = k.mapping(p.chip, rows)
+			if !k.m.vector {
+				most = max(most, k.m.unit)
+			}
+		}
+	}
+	p.writtenHalf = most
+	if 2*most > p.chip.WeightSRAM.Bytes.Int()/2 {
+		p.writtenHalf = 0
+		return most
+	}
+	return 2 * most
+}
+
+// locatePairs says where in the weight SRAMs the second operands go.
+func (p *plan) locatePairs(at, bytes int64) {
+	p.writtenAt, p.writtenEnd = at, at+bytes
+	for _, s := range p.steps {
+		if k, ok := s.kernel.(*pair); ok {
+			k.at, k.half = at, p.writtenHalf
+		}
+	}
+}
+
+// work adds what a part of a product does, mapped as the plan has it, and returns
+// how long arrays and vector unit are busy.
+func (k *pair) work(c *arch.Chip, out box, w *Work) (array, vector int64) {
+	count, rows := k.problem(k.out.indices(out, k.size))
+	k.count(count*rows, w)
+	n, length := int64(k.size[3]), int64(k.k)
+	strips := ceilDiv(rows, int64(k.m.rows))
+	chunks := ceilDiv(n, int64(k.m.cols))
+	vector = count * strips * chunks * RequantCycles(c, ceilDiv(rows, strips), min(n, int64(k.m.cols)))
+	w.SPRead += count * (strips*chunks - 1) * k.block() * min(n, int64(k.m.cols))
+	if k.m.vector {
+		w.VectorMACs += count * rows * n * length
+		w.SPRead += count * rows * (n*length + length*chunks)
+		return 0, vector + count*k.m.cycles - count*ceilDiv(rows*n*opsRequant, c.Vector.Lanes.Int())
+	}
+	tile := c.TileBytes(8)
+	tiles := ceilDiv(int64(k.planes)*length, c.Array.Rows.Int()) * ceilDiv(n, k.m.tileCols)
+	times := int64(1) // that b is written for each matrix
+	if k.m.Units > 1 {
+		times = strips
+	}
+	kk := int64(k.planes) * length
+	w.MACs += count * rows * n * kk
+	w.InputLatch += count * rows * kk * ceilDiv(n, k.m.tileCols)
+	w.SPRead += count*times*n*length + count*rows*kk*chunks
+	w.WeightWrite += count * times * tiles * tile * k.m.RSplit
+	passes := ceilDiv(ceilDiv(kk, c.Array.Rows.Int()), k.m.KSplit)
+	loads := strips
+	if passes == 1 {
+		loads = 1
+	}
+	w.ArrayWrite += count * loads * tiles * tile * k.m.RSplit
+	w.WeightRead += count * loads * tiles * tile * k.m.RSplit
+	w.AccWrite += count * rows * n * 4 * (passes - 1)
+	w.AccRead += count * rows * n * 4 * (passes - 1)
+	one := k.m.Units * MVMCycles(c, ceilDiv(rows, strips), k.m.RSplit, ceilDiv(passes, k.m.Units), ceilDiv(rows, strips)*ceilDiv(kk, passes), 8)
+	return count * chunks * strips * one, vector
+}
+
+// count adds what no mapping of a product can avoid for some rows of a result.
+func (k *pair) count(rows int64, w *Work) {
+	sums := rows * int64(k.size[3])
+	w.AccWrite += 4 * sums
+	w.AccRead += 4 * sums
+	w.SPRead += k.block() * int64(k.size[3])
+	if k.scales != nil {
+		w.FloatOps += 2 * sums
+		w.SPWrite += 4 * sums
+		return
+	}
+	w.VectorOps += opsRequant * sums
+	w.SPWrite += sums
+}
