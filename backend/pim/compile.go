@@ -199,14 +199,42 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	if prog.Init, prog.Main, err = p.generate(); err != nil {
 		return nil, err
 	}
-	prog.Layers = p.layers
 	for _, s := range p.steps {
 		p.layers[s.layer].Mapping = p.describe(s)
 	}
+	prog.Layers = usedLayers(p.layers, prog.Init, prog.Main)
 	for _, f := range passes.Fallbacks(p.g) {
 		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
 	return prog, nil
+}
+
+// usedLayers returns inputs, outputs and the layers that instructions belong to or
+// that compute something, and renumbers the instructions'. What a fold made superfluous goes.
+func usedLayers(layers []isa.Layer, streams ...[]isa.Stream) []isa.Layer {
+	used := make([]bool, len(layers))
+	each := func(f func(layer *int32)) {
+		for _, phase := range streams {
+			for _, s := range phase {
+				for i := range s.Layer {
+					if s.Layer[i] >= 0 {
+						f(&s.Layer[i])
+					}
+				}
+			}
+		}
+	}
+	each(func(l *int32) { used[*l] = true })
+	var out []isa.Layer
+	to := make([]int32, len(layers))
+	for i, l := range layers {
+		to[i] = int32(len(out))
+		if used[i] || l.MACs > 0 || l.Op == "input" || l.Op == "output" {
+			out = append(out, l)
+		}
+	}
+	each(func(l *int32) { *l = to[*l] })
+	return out
 }
 
 // quant says for people what numbers the products work on.

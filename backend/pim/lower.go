@@ -65,6 +65,7 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 			return nil, err
 		}
 	}
+	l.foldTransposes()
 	return l, nil
 }
 

@@ -137,9 +137,9 @@ type blob struct {
 	at     int64   // in the DRAM image, and in the scratchpad when constants stay
 }
 
-// channelled is implemented by kernels whose parameters differ by channel. They
-// can be split by channels over clusters, each with the parameters of its own,
-// but a part cannot be cut by channels again.
+// channelled is implemented by kernels whose channels belong together, by their
+// parameters or otherwise. They can be split by channels over clusters; cuts says
+// whether a part can be cut by channels again.
 type channelled interface {
 	grain() int // channels at multiples of which it is best cut
 }

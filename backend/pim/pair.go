@@ -50,12 +50,12 @@ func (k *pair) need(i int, out box) box {
 	return k.b.box(r.along(2, 0, k.k))
 }
 
-// cuts: columns are not cut, and where two indices share a dimension only at
-// multiples of the faster one's extent, see grain.
+// cuts: columns are not cut, and dimensions that two indices share only where it
+// is the channels, see grain.
 func (k *pair) cuts() [4]bool {
-	cut := [4]bool{true, true, true, true}
+	cut := [4]bool{true, true, true, k.out.shared(3)}
 	for j, axis := range k.out.axis {
-		if j == 3 || k.out.mult[j] > 1 {
+		if axis != 3 && (j == 3 || k.out.mult[j] > 1) {
 			cut[axis] = false
 		}
 	}

@@ -134,6 +134,9 @@ func drawPair(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
 		perm[last-2], perm[last-1] = last-1, last-2
 		y = must(g.Add(ir.Transpose, "merge", &ir.PermAttr{Perm: perm}, y))
 		y = must(g.Add(ir.Reshape, "flat", &ir.ShapeAttr{Shape: append(append([]int{}, lead[:len(lead)-1]...), m, lead[len(lead)-1]*n)}, y))
+		if ty := g.Type(y); ty.DType != ir.F32 && rapid.Bool().Draw(t, "goes on") {
+			y = must(g.AddTyped(ir.Requantize, "on", nil, drawCode(t, "z", ty.Shape...), y))
+		}
 	}
 	g.Outputs = []ir.ValueID{y}
 	return g, in
@@ -180,6 +183,11 @@ func TestPairs(t *testing.T) {
 				note("spilled", s.group != nil)
 				note("split", len(s.parts) > 1 && !s.parts[1].empty())
 				note("stacked", k.stacked() && k.size[1] > 1)
+				plain := access{axis: [4]int{0, 1, 2, 3}}
+				note("a elsewhere", k.a.axis != plain.axis)
+				note("b elsewhere", k.b.axis != plain.axis)
+				note("result elsewhere", k.out.axis != plain.axis)
+				note("heads in channels", k.out.axis[1] == 3 && k.out.mult[1] > 1)
 				note("one place", !k.m.vector && k.half == 0)
 			}
 			prog, err := p.program(Options{})
@@ -192,7 +200,7 @@ func TestPairs(t *testing.T) {
 	for range 10 {
 		rapid.Check(t, check)
 	}
-	for _, what := range []string{"vector", "arrays", "zero point", "planes", "parts of K", "parts of N", "spilled", "split", "stacked", "one place"} {
+	for _, what := range []string{"vector", "arrays", "zero point", "planes", "parts of K", "parts of N", "spilled", "split", "stacked", "one place", "a elsewhere", "b elsewhere", "result elsewhere", "heads in channels"} {
 		if seen[what] == 0 {
 			t.Errorf("never: %s", what)
 		}

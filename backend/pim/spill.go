@@ -14,6 +14,7 @@ import (
 type group struct {
 	first, last int
 	n           [4]int // pieces of the last step's part along each axis
+	grain       int    // channels at multiples of which it is cut
 	bufs        []stripBuffer
 	result      int  // index of the buffer of the last step's result, −1 when it is not spilled
 	chunkOuter  bool // a product goes through all strips for each chunk of columns
@@ -84,9 +85,13 @@ func (g *group) cut(part box) []box {
 		if n <= 1 {
 			continue
 		}
+		grain := 1
+		if axis == 3 {
+			grain = g.grain
+		}
 		var next []box
 		for _, b := range bs {
-			next = append(next, b.pieces(axis, n, 1)...)
+			next = append(next, b.pieces(axis, n, grain)...)
 		}
 		bs = next
 	}
@@ -209,7 +214,7 @@ func freshPart(b, prev box) box {
 // newGroup returns the group of steps first..last with the buffers it needs, nil
 // when nothing in it is spilled.
 func (p *plan) newGroup(first, last int) *group {
-	g := &group{first: first, last: last, n: [4]int{1, 1, 1, 1}, result: -1}
+	g := &group{first: first, last: last, n: [4]int{1, 1, 1, 1}, grain: p.steps[last].grain(3), result: -1}
 	add := func(t *tensor, made bool) {
 		if g.buffer(t) < 0 {
 			g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: made})
