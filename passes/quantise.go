@@ -52,6 +52,7 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	}
 	q.choose()
 	q.unify()
+	q.even()
 	q.correct = newCorrector(q, s.quant.Inputs)
 	for _, id := range g.Inputs {
 		if err := q.pair(id); err != nil {
@@ -78,6 +79,7 @@ type quantiser struct {
 	coded      []bool       // by old id: gets a quantize/dequantize pair
 	group      []ir.ValueID // by old id: union-find parent; a group has one quantisation
 	dq         []ir.ValueID // by old id: the dequantized form in the new graph
+	symmetric  []bool       // by root of a group: no zero point
 	correct    *corrector   // nil: biases stay as they are
 }
 
@@ -239,6 +241,9 @@ func (q *quantiser) typeOf(id ir.ValueID) ir.Type {
 	if op := q.old.DefOp(id); op != nil && op.Kind == ir.Softmax && q.root(id) == id {
 		// Shares of 1: the bound is known, whatever calibration has seen.
 		return ir.Type{DType: ir.I8, Shape: q.old.Type(id).Shape, Quant: ir.PerTensor(1.0/256, -128)}
+	}
+	if q.symmetric[q.root(id)] {
+		return symmetricType(r, q.old.Type(id).Shape)
 	}
 	return activationType(r, q.old.Type(id).Shape)
 }
