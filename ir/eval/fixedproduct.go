@@ -108,6 +108,7 @@ type packedI8 struct {
 	b         []*gemm.B
 	depthwise []int8
 	sums      []int32
+	rest      []int32 // zero points that the numbers still have, one a column; nil for none
 }
 
 // correct subtracts zero·Σw from every row of acc, which turns sums of u·w into
@@ -245,17 +246,41 @@ func plainMatMulI32(p *matPlan, y, a, b []int32, za int32, zb []int32) {
 	})
 }
 
+// shifted returns codes as int8, and zero points as far away. Unlike centred it
+// takes any zero points.
+func shifted(t *ir.Tensor, zeros []int32, n int) (w []int8, rest []int32) {
+	rest = make([]int32, n)
+	for c := range rest {
+		rest[c] = at(zeros, c)
+	}
+	switch d := t.Any().(type) {
+	case []int8:
+		return d, rest
+	case []uint8:
+		w = make([]int8, len(d))
+		for i, c := range d {
+			w[i] = int8(c ^ 0x80)
+		}
+		for c := range rest {
+			rest[c] -= 128
+		}
+		return w, rest
+	}
+	panic("eval: codes of " + t.DType.String())
+}
+
 // packI8 packs the right matrices of a product, in the order in which they lie.
 func (p *matPlan) packI8(t *ir.Tensor, zw []int32) []*packedI8 {
 	w, ok := centred(t, zw, 1)
+	var rest []int32
 	if !ok {
-		return nil
+		w, rest = shifted(t, zw, p.n)
 	}
 	size := p.k * p.n
 	out := make([]*packedI8, len(w)/size)
 	for i := range out {
 		m := w[i*size : (i+1)*size]
-		q := &packedI8{b: []*gemm.B{gemm.Pack(p.k, p.n, m, p.n)}, sums: make([]int32, p.n)}
+		q := &packedI8{b: []*gemm.B{gemm.Pack(p.k, p.n, m, p.n)}, sums: make([]int32, p.n), rest: rest}
 		for k := range p.k {
 			for j, v := range m[k*p.n : (k+1)*p.n] {
 				q.sums[j] += int32(v)
@@ -275,7 +300,28 @@ func (p *matPlan) mulI8(acc []int32, a []byte, b []*packedI8, zero int32) {
 		rows := min(chunkRows, p.m-row)
 		w := b[pairs[pair].b/(p.k*p.n)]
 		y := acc[(pair*p.m+row)*p.n:][:rows*p.n]
-		gemm.Mul(y, p.n, a[pairs[pair].a+row*p.k:], p.k, rows, w.b[0])
+		left := a[pairs[pair].a+row*p.k:]
+		gemm.Mul(y, p.n, left, p.k, rows, w.b[0])
 		w.correct(y, zero)
+		w.correctRest(y, left, p.k, zero)
 	})
+}
+
+// correctRest takes the zero points of the right matrix out of sums that correct
+// has been through: Σ(a−z)(w−r) = Σ(a−z)·w − r·Σ(a−z).
+func (p *packedI8) correctRest(acc []int32, a []byte, k int, zero int32) {
+	if p.rest == nil {
+		return
+	}
+	n := len(p.rest)
+	for i := range len(acc) / n {
+		sum := -int32(k) * zero
+		for _, v := range a[i*k : (i+1)*k] {
+			sum += int32(v)
+		}
+		row := acc[i*n : (i+1)*n]
+		for c, r := range p.rest {
+			row[c] -= r * sum
+		}
+	}
 }
