@@ -209,20 +209,28 @@ func (l *layouter) unary(op *ir.Op) (view, error) {
 	return l.emit(op, op.Attr, t, in, v)
 }
 
+// muchMore is how many times as many elements in order make a concat stay in order:
+// a cache of keys is not turned for the sake of those that join it.
+const muchMore = 4
+
 // joined writes an operator with several operands that must lie alike: an
 // element-wise one, or (axis given) concat.
 func (l *layouter) joined(op *ir.Op, axis *ir.AxisAttr) (view, error) {
 	t := l.old.Type(op.Out)
 	// The operand with the most elements that lies in another order decides.
 	var lead view
-	size := 0
+	size, inOrder := 0, 0
 	for _, id := range op.In {
 		v := l.view(id)
-		if n := l.old.Type(id).Numel(); len(l.old.Type(id).Shape) == len(t.Shape) && n > size && (v.perm != nil || v.flat != nil) {
+		n := l.old.Type(id).Numel()
+		if v.perm == nil && v.flat == nil && !l.g.IsConst(v.id) {
+			inOrder += n
+		}
+		if len(l.old.Type(id).Shape) == len(t.Shape) && n > size && (v.perm != nil || v.flat != nil) {
 			lead, size = v, n
 		}
 	}
-	if size == 0 || lead.flat != nil && axis != nil {
+	if size == 0 || axis != nil && (lead.flat != nil || inOrder > muchMore*size) {
 		return l.copyPlain(op)
 	}
 	in := make([]ir.ValueID, len(op.In))

@@ -175,11 +175,12 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	}
 	for i, t := range p.inputs {
 		home(t.store)
-		regions = append(regions, p.inputRegions(t.store)...)
+		regions = append(regions, p.regionsOf(t.store, t.store.writers[0].parts)...)
 		prog.Inputs = append(prog.Inputs, ioOf(p.g.Value(p.g.Inputs[i]), t))
 	}
 	for i, t := range p.outputs {
 		home(t.store)
+		regions = append(regions, p.regionsOf(t.store, p.storer(t).parts)...)
 		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
 	}
 	for _, st := range p.stores {
@@ -247,49 +248,55 @@ func (p *plan) quant() string {
 	return "int8"
 }
 
-// maxRegions bounds how finely an input is spread over dies.
-const maxRegions = 256
-
-// inputRegions spreads an input over the dies whose clusters load it, so that
-// all dies' DRAM channels take part. What belongs to die 0 needs no region.
-func (p *plan) inputRegions(st *store) []isa.Region {
-	perDie := int(p.chip.ClustersPerDie.Int())
-	parts := st.writers[0].parts
-	axis := 0
-	for axis < 3 && parts[0].ext(axis) == st.dims[axis] {
-		axis++
-	}
-	inner, outer := int64(st.elem), int64(1)
-	for i, n := range st.dims {
-		if i < axis {
-			outer *= int64(n)
-		} else if i > axis {
-			inner *= int64(n)
+// storer returns the step that takes an output.
+func (p *plan) storer(t *tensor) *step {
+	for _, s := range p.steps {
+		if _, ok := s.kernel.(*storer); ok && s.in[0] == t {
+			return s
 		}
 	}
-	var cuts []isa.Region // along the axis
+	panic("pim: an output that nobody stores")
+}
+
+// maxRegions bounds how finely an input or output is spread over dies.
+const maxRegions = 256
+
+// regionsOf spreads an input or output over the dies whose clusters load or store
+// parts of it, so that all dies' DRAM channels take part. What belongs to die 0
+// needs no region.
+func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
+	perDie := int(p.chip.ClustersPerDie.Int())
+	home := dense(st.dram, whole(st.dims), st.elem)
+	var runs []isa.Region // contiguous bytes of parts
 	for j, b := range parts {
 		if b.empty() {
 			continue
 		}
-		d := j / perDie
-		if k := len(cuts) - 1; k >= 0 && cuts[k].Die == d {
-			cuts[k].End = int64(b.hi[axis])
-			continue
+		axis := 3 // dimensions behind it are whole
+		for axis > 0 && b.ext(axis) == st.dims[axis] {
+			axis--
 		}
-		cuts = append(cuts, isa.Region{Start: int64(b.lo[axis]), End: int64(b.hi[axis]), Die: d})
+		size := int64(b.ext(axis)) * home.st[axis]
+		if b.numel()*int64(st.elem)/size > maxRegions {
+			return nil
+		}
+		for at := range positions(b, axis) {
+			runs = append(runs, isa.Region{Start: home.at(at), End: home.at(at) + size, Die: j / perDie})
+		}
 	}
-	if len(cuts) < 2 || outer*int64(len(cuts)) > maxRegions {
-		return nil
-	}
+	slices.SortFunc(runs, func(a, b isa.Region) int { return cmp.Compare(a.Start, b.Start) })
 	var regions []isa.Region
-	for o := range outer {
-		base := st.dram + o*int64(st.dims[axis])*inner
-		for _, c := range cuts {
-			if c.Die > 0 {
-				regions = append(regions, isa.Region{Start: base + c.Start*inner, End: base + c.End*inner, Die: c.Die})
-			}
+	for _, r := range runs {
+		switch k := len(regions) - 1; {
+		case k >= 0 && regions[k].Die == r.Die && regions[k].End == r.Start:
+			regions[k].End = r.End
+		default:
+			regions = append(regions, r)
 		}
+	}
+	regions = slices.DeleteFunc(regions, func(r isa.Region) bool { return r.Die == 0 })
+	if len(regions) > maxRegions {
+		return nil
 	}
 	return regions
 }

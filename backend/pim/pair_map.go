@@ -102,6 +102,33 @@ func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
 // writeCycles is how long activations take to the weight SRAMs.
 func writeCycles(c *arch.Chip, bytes int64) int64 { return ceilDiv(bytes, c.NoC.LinkBytes.Int()) }
 
+// gatherCycles estimates what it takes to bring the result of s, split in the given
+// way, to a product that reads it and is split by its leading indices, by heads.
+func (p *plan) gatherCycles(s *step, parts []box, r *step, k *pair) int64 {
+	j := 1
+	if k.size[1] == 1 {
+		j = 0
+	}
+	if k.size[j] == 1 {
+		return 0
+	}
+	axis, grain := k.out.axis[j], k.out.mult[j]
+	most := int64(0)
+	written := s.out.inStore(whole(s.out.dims))
+	for c, piece := range whole(r.out.dims).pieces(axis, p.clusters, grain) {
+		for i, t := range r.in {
+			if t.store == s.out.store {
+				want := r.needs(i, piece).and(written)
+				most = max(most, want.numel()-want.and(s.out.inStore(parts[c])).numel())
+			}
+		}
+	}
+	if most == 0 {
+		return 0
+	}
+	return ceilDiv(most*int64(s.out.elem), p.chip.NoC.LinkBytes.Int()) + meetCycles(p.chip, p.clusters)
+}
+
 // placePairs maps the products of two activations and returns what b takes of each
 // core's weight SRAM.
 func (p *plan) placePairs() int64 {

@@ -128,6 +128,9 @@ func (p *plan) candidates(s *step) [][]box {
 	for _, t := range s.in {
 		follow(t)
 	}
+	if parts := p.aligned(s); parts != nil && p.canFollow(s, parts, cuts) {
+		out = append(out, parts)
+	}
 	for _, r := range s.out.store.readers {
 		if _, ok := r.kernel.(*addMul); ok && r.in[0].store != r.in[1].store {
 			follow(r.in[0])
@@ -146,13 +149,48 @@ func splitOf(t *tensor) []box {
 	return nil
 }
 
+// aligned returns the parts of s that lie on the clusters of what an earlier step
+// wrote beside it into the same store, as concat does; nil when there are none.
+func (p *plan) aligned(s *step) []box {
+	w := s.out.store.writers[0]
+	if w == s || w.parts == nil || w.out.reshaped || s.out.reshaped {
+		return nil
+	}
+	parts := slices.Clone(w.parts)
+	for axis, n := range s.out.dims {
+		for j := range parts {
+			switch {
+			case parts[j].empty() || w.out.dims[axis] == n:
+			case parts[j].ext(axis) == w.out.dims[axis]:
+				parts[j] = parts[j].along(axis, 0, n)
+			default:
+				return nil
+			}
+		}
+	}
+	return parts
+}
+
 // joinCycles estimates what it costs later that s is split in the given way, when
-// its result meets another tensor of the same shape that is split differently.
+// its result meets another tensor of the same shape, or lies beside one, that is
+// split differently.
 func (p *plan) joinCycles(s *step, parts []box) int64 {
 	if p.clusters == 1 {
 		return 0
 	}
 	worst := int64(0)
+	meet := func() {
+		n := runCycles(parts[0], s.out.dims, int64(s.out.elem), p.chip.NoC.LinkBytes.Int())
+		worst = max(worst, n+meetCycles(p.chip, p.clusters))
+	}
+	if beside := p.aligned(s); beside != nil && !slices.Equal(beside, parts) {
+		meet()
+	}
+	for _, r := range s.out.store.readers {
+		if k, ok := r.kernel.(*pair); ok {
+			worst = max(worst, p.gatherCycles(s, parts, r, k))
+		}
+	}
 	for _, r := range s.out.store.readers {
 		if _, ok := r.kernel.(*addMul); !ok {
 			continue
@@ -162,8 +200,7 @@ func (p *plan) joinCycles(s *step, parts []box) int64 {
 			if t.store == s.out.store || other == nil || t.dims != s.out.dims || slices.Equal(other, parts) {
 				continue
 			}
-			n := runCycles(parts[0], s.out.dims, int64(s.out.elem), p.chip.NoC.LinkBytes.Int())
-			worst = max(worst, n+meetCycles(p.chip, p.clusters))
+			meet()
 		}
 	}
 	return worst
@@ -271,8 +308,11 @@ func (p *plan) loadParts(t *tensor) []box {
 			}
 		}
 	}
-	parts := make([]box, p.clusters)
 	full := whole(t.store.dims)
+	if partition(needs, full) {
+		return needs
+	}
+	parts := make([]box, p.clusters)
 	// Along the axis in which the needs begin at different places, each cluster
 	// takes what lies before the next one's need.
 	for axis := range 4 {
@@ -305,15 +345,39 @@ func (p *plan) loadParts(t *tensor) []box {
 	return parts
 }
 
+// partition reports whether boxes cover a whole without overlap.
+func partition(boxes []box, full box) bool {
+	left := full.numel()
+	for i, b := range boxes {
+		left -= b.numel()
+		for _, o := range boxes[:i] {
+			if !b.and(o).empty() {
+				return false
+			}
+		}
+	}
+	return left == 0
+}
+
 // storeParts lets each cluster store what it computed, or the first cluster all
-// when several steps wrote the tensor.
+// when that is not a box a cluster, without overlap.
 func (p *plan) storeParts(t *tensor) []box {
 	parts := make([]box, p.clusters)
-	w := t.store.writers
-	if len(w) == 1 && !t.reshaped && !w[0].out.reshaped && w[0].out.store == t.store && w[0].out.dims == t.dims {
-		return slices.Clone(w[0].parts)
+	alone := !t.reshaped
+	for j := range parts {
+		n := int64(0)
+		for _, w := range t.store.writers {
+			b := w.out.inStore(w.parts[j])
+			parts[j] = parts[j].hull(b)
+			n += b.numel()
+			alone = alone && !w.out.reshaped
+		}
+		alone = alone && parts[j].numel() == n
 	}
-	parts[0] = whole(t.dims)
+	if !alone || !partition(parts, whole(t.dims)) {
+		clear(parts)
+		parts[0] = whole(t.dims)
+	}
 	return parts
 }
 

@@ -99,7 +99,7 @@ func newBuilder(t *rapid.T, opts Options) *builder {
 		rng:  rand.New(rand.NewPCG(rapid.Uint64Max(1<<20).Draw(t, "weight seed"), 0)),
 	}
 	for _, m := range makers {
-		if b.opts.Kinds == nil || slices.Contains(b.opts.Kinds, m.kind) {
+		if b.allowed(m.kind) {
 			b.makers = append(b.makers, m)
 		}
 	}
@@ -112,6 +112,11 @@ func newBuilder(t *rapid.T, opts Options) *builder {
 		t.Fatalf("irtest makes none of the operators %v", b.opts.Kinds)
 	}
 	return b
+}
+
+// allowed reports whether an operator with a fixed-point form may be drawn.
+func (b *builder) allowed(k ir.OpKind) bool {
+	return b.opts.Kinds == nil || slices.Contains(b.opts.Kinds, k)
 }
 
 // fitting lists the allowed operators that take values of a rank, each as often

@@ -138,6 +138,8 @@ func product(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
 	in := []ir.ValueID{x, ir.NoValue}
 	if fit := fits(2); b.flag("as it is") && len(fit) > 0 {
 		in[1] = fit[b.index("other", len(fit))]
+	} else if !b.allowed(ir.Transpose) {
+		return matmul(b, x)
 	} else {
 		fit := fits(1)
 		y := fit[b.index("other", len(fit))]
