@@ -62,6 +62,22 @@ func (k *pair) cuts() [4]bool {
 	return cut
 }
 
+// cutOrder lists the dimensions of the result, those of the leading indices first.
+func (k *pair) cutOrder() [4]int {
+	order := [4]int{k.out.axis[0], k.out.axis[1]}
+	n := 2
+	if order[0] == order[1] {
+		n = 1
+	}
+	for axis := range 4 {
+		if axis != order[0] && axis != order[1] && n < 4 {
+			order[n] = axis
+			n++
+		}
+	}
+	return order
+}
+
 // grain implements channelled: channels that hold several heads are cut between
 // them.
 func (k *pair) grain() int { return k.size[3] }

@@ -182,9 +182,18 @@ func (k *pair) work(c *arch.Chip, out box, w *Work) (array, vector int64) {
 		times = strips
 	}
 	kk := int64(k.planes) * length
-	w.MACs += count * rows * n * kk
-	w.InputLatch += count * rows * kk * ceilDiv(n, k.m.tileCols)
-	w.SPRead += count*times*n*length + count*rows*kk*chunks
+	streamed := rows
+	if k.ref() {
+		streamed += times
+		w.VectorOps += count * times * n
+		w.AccWrite += count * times * n * 4
+		w.AccRead += count * times * n * 4
+		w.SPRead += count * times * n * 4
+		w.SPWrite += count * times * n * 4
+	}
+	w.MACs += count * streamed * n * kk
+	w.InputLatch += count * streamed * kk * ceilDiv(n, k.m.tileCols)
+	w.SPRead += count*times*n*length + count*streamed*kk*chunks
 	w.WeightWrite += count * times * tiles * tile * k.m.RSplit
 	passes := ceilDiv(ceilDiv(kk, c.Array.Rows.Int()), k.m.KSplit)
 	loads := strips

@@ -256,11 +256,19 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		return true
 	}
 	// Several steps are cut along rows or columns, a single one along as many
-	// axes as it takes.
+	// axes as it takes. Products of two activations are best cut between matrices,
+	// so that none is written into the arrays' memory twice.
 	several := g.first < g.last
+	order := [4]int{0, 1, 2, 3}
+	k, isPair := last.kernel.(*pair)
+	if isPair {
+		order = k.cutOrder()
+	}
+	cuts := last.cuts()
 	best, bestAxis := 0, -1
-	for axis, ok := range last.cuts() {
-		if !ok || several && axis != 1 && axis != 2 {
+	for i, axis := range order {
+		between := isPair && i < 2
+		if !cuts[axis] || several && axis != 1 && axis != 2 && !between {
 			continue
 		}
 		most := 0
@@ -277,7 +285,7 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 			g.n[axis] = most
 			found = fits()
 		}
-		if found && !several {
+		if found && (!several || between) {
 			return true
 		}
 		// Strips of whole rows are contiguous in DRAM; others must be much fewer.
