@@ -69,7 +69,7 @@ func (f *folder) operand(s *step, i int, a *access, ext dims, fits func(*access)
 	t, now := s.in[i], *a
 	for {
 		st := t.store
-		if st.data != nil || st.bordered || t.off != (dims{}) || t.reshaped == false && t.dims != st.dims {
+		if st.data != nil || st.bordered || t.off != (dims{}) || !t.reshaped && t.dims != st.dims {
 			return
 		}
 		if t.reshaped {
