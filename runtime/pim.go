@@ -102,7 +102,8 @@ func (c *compiled) run(ctx context.Context, inputs []*ir.Tensor, mode Mode, repe
 
 // ioType returns the element type of a program's input or output.
 func ioType(d isa.DType) ir.DType {
-	return [...]ir.DType{isa.F32: ir.F32, isa.I8: ir.I8, isa.U8: ir.U8, isa.I32: ir.I32, isa.I64: ir.I64}[d]
+	return [...]ir.DType{isa.F32: ir.F32, isa.I8: ir.I8, isa.U8: ir.U8, isa.I32: ir.I32, isa.I64: ir.I64,
+		isa.Bool: ir.Bool, isa.I16: ir.I16, isa.U16: ir.U16, isa.U32: ir.U32, isa.U64: ir.U64}[d]
 }
 
 // emulate returns the outputs of a prepared model on a chip.

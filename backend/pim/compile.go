@@ -304,15 +304,8 @@ func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 // ioOf describes an input or output.
 func ioOf(v *ir.Value, t *tensor) isa.IO {
 	io := isa.IO{Name: v.Name, Shape: v.Type.Shape, Addr: t.store.dram}
-	switch v.Type.DType {
-	case ir.F32:
-		io.DType = isa.F32
-	case ir.I8:
-		io.DType = isa.I8
-	default:
-		io.DType = isa.U8
-	}
-	if q := v.Type.Quant; q != nil {
+	io.DType = numberTypes[v.Type.DType]
+	if q := v.Type.Quant; q != nil && q.IsPerTensor() {
 		io.Scale, io.Zero = q.Scale[0], q.Zero[0]
 	}
 	return io

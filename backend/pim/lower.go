@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"situ/arch"
 	"situ/backend/pim/isa"
@@ -25,6 +24,7 @@ type lowering struct {
 	op     *ir.Op // at hand
 	opened bool   // its layer exists
 	users  [][]int32
+	raw    map[ir.ValueID]bool // products whose int32 sums exist as plain integers
 
 	inputs, outputs []*tensor
 }
@@ -32,7 +32,7 @@ type lowering struct {
 // lower returns the steps of g, or an error that lists every operator the back
 // end cannot take.
 func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
-	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values))}
+	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
 	for i := range g.Ops {
 		for _, id := range g.Ops[i].In {
 			if id >= 0 {
@@ -103,28 +103,21 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 		return nil, fmt.Errorf("a tensor of shape %v has no elements; a PIM chip has no instructions for nothing", v.Type.Shape)
 	}
 	t := &tensor{name: v.Name, dims: dimsOf(v.Type.Shape)}
-	switch v.Type.DType {
-	case ir.F32:
-		t.elem = 4
-	case ir.I8:
-		t.elem, t.zero = 1, 128
-	case ir.U8:
-		t.elem = 1
-	case ir.I4, ir.U4:
+	switch d := v.Type.DType; {
+	case d == ir.I4 || d == ir.U4:
 		if v.Const == nil {
 			return nil, errNibbles
 		}
 		t.elem = 1
-		if v.Type.DType == ir.I4 {
-			t.zero = 128
-		}
-	case ir.I32:
-		if v.Type.Quant == nil || v.Def < 0 {
-			return nil, errors.New("int32 values other than sums of products do not exist on a PIM chip")
-		}
-		t.elem = 4 // sums that are kept dequantized, see lowering.sums
 	default:
-		return nil, fmt.Errorf("%s values do not exist on a PIM chip", v.Type.DType)
+		n, ok := numberTypes[d]
+		if !ok {
+			return nil, fmt.Errorf("%s values do not exist on a PIM chip", d)
+		}
+		t.elem = int(n.Size())
+	}
+	if v.Type.DType == ir.I8 || v.Type.DType == ir.I4 {
+		t.zero = 128
 	}
 	if n, have := t.dims.numel(), l.chip.DRAM.Bytes.Int(); n > have/int64(t.elem) {
 		return nil, fmt.Errorf("a value of %d elements is more than the %d bytes of DRAM of %s", n, have, l.chip.Name)
@@ -155,24 +148,21 @@ func (l *lowering) value(id ir.ValueID) (*tensor, error) {
 		return t, nil
 	}
 	if !l.g.IsConst(id) {
-		if d := l.g.Type(id).DType; d == ir.I32 {
-			return nil, errors.New("an int32 value that is neither dequantized nor requantized does not exist on a PIM chip")
-		}
 		return nil, errGiven
 	}
 	t, err := l.fresh(id)
 	if err != nil {
 		return nil, err
 	}
-	if t.store.data, err = codesOf(l.g.Value(id).Const); err != nil {
+	if t.store.data, err = bytesOf(l.g.Value(id).Const); err != nil {
 		return nil, err
 	}
 	l.vals[id] = t
 	return t, nil
 }
 
-// codesOf returns the elements of a constant as the machine holds them.
-func codesOf(t *ir.Tensor) ([]byte, error) {
+// bytesOf returns the elements of a constant as the machine holds them.
+func bytesOf(t *ir.Tensor) ([]byte, error) {
 	switch data := t.Any().(type) {
 	case []int8:
 		b := make([]byte, len(data))
@@ -182,14 +172,11 @@ func codesOf(t *ir.Tensor) ([]byte, error) {
 		return b, nil
 	case []uint8:
 		return data, nil
-	case []float32:
-		b := make([]byte, 0, 4*len(data))
-		for _, v := range data {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-		return b, nil
 	}
-	return nil, fmt.Errorf("%s constants do not exist on a PIM chip", t.DType)
+	if _, ok := numberTypes[t.DType]; !ok {
+		return nil, fmt.Errorf("%s constants do not exist on a PIM chip", t.DType)
+	}
+	return binary.Append(nil, binary.LittleEndian, t.Any())
 }
 
 // layer returns the layer of the operator at hand.
@@ -290,8 +277,8 @@ func (l *lowering) output(id ir.ValueID) error {
 			return fmt.Errorf("output %q: %w", v.Name, err)
 		}
 	}
-	if t == nil || v.Type.DType == ir.I32 {
-		return fmt.Errorf("output %q: an int32 value that is neither dequantized nor requantized does not exist on a PIM chip", v.Name)
+	if t == nil {
+		return fmt.Errorf("output %q was not made", v.Name)
 	}
 	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})
 	l.opened = true

@@ -18,13 +18,14 @@ type tensor struct {
 // store is memory of one or several tensors: a row-major array of which each
 // cluster holds a box.
 type store struct {
-	name  string
-	dims  dims
-	elem  int
-	tens  []*tensor
-	data  []byte // constants: the elements
-	fill  int    // value of the border, when bordered
-	whole bool   // a reshaped tensor needs all of it, dense, without border
+	name   string
+	dims   dims
+	elem   int
+	tens   []*tensor
+	data   []byte // constants: the elements
+	remote bool   // constants that stay in DRAM and are read from there entry by entry
+	fill   int    // value of the border, when bordered
+	whole  bool   // a reshaped tensor needs all of it, dense, without border
 
 	bordered bool  // some reader wants a border
 	input    bool  // filled by the user, in DRAM

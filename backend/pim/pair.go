@@ -27,6 +27,7 @@ type pair struct {
 	mult   []int32   // of each column, for codes
 	shift  []uint8   //
 	scales []float32 // of a float32 result, for each column; nil for codes
+	raw    bool      // the result is the sums as they are, int32
 	zero   int64
 	lo, hi int64
 
@@ -110,6 +111,9 @@ func (k *pair) params(box) []byte {
 	var b []byte
 	for _, ch := range k.m.chunks(k.size[3]) {
 		b = int32s(b, k.bias[ch[0]:ch[1]]...)
+		if k.raw {
+			continue
+		}
 		if k.scales != nil {
 			for _, s := range k.scales[ch[0]:ch[1]] {
 				b = int32s(b, int32(uint32(f32bits(s))))
@@ -132,6 +136,9 @@ func (k *pair) params(box) []byte {
 
 // block returns the size of a column's parameters.
 func (k *pair) block() int64 {
+	if k.raw {
+		return 4
+	}
 	if k.scales != nil {
 		return 8
 	}
@@ -196,9 +203,12 @@ func (x *pairEmitter) chunk(r box) {
 		}
 		to := x.dst.at(x.out.point(s.lo))
 		args := []int64{to, acc, params, rowsY, x.out.step(x.dst, 1), rowsX, x.out.step(x.dst, 2), n, 4 * n}
-		if x.scales != nil {
+		switch {
+		case x.raw:
+			x.e.emit(isa.OpStoreAcc, args...)
+		case x.scales != nil:
 			x.e.emit(isa.OpDequantAcc, args...)
-		} else {
+		default:
 			x.e.emit(isa.OpRequant, append(args, x.zero, x.lo, x.hi)...)
 		}
 	}

@@ -53,7 +53,7 @@ func (p *plan) placeBuffers() error {
 	p.align = pageSize(size)
 	for _, st := range p.stores {
 		// Constant operands that are large stay in DRAM.
-		st.spilled, st.inner, st.tried = int64(len(st.data)) > size/8, false, false
+		st.spilled, st.inner, st.tried = st.remote || int64(len(st.data)) > size/8, false, false
 	}
 	for _, s := range p.steps {
 		s.group = nil

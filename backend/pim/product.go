@@ -16,6 +16,7 @@ type product struct {
 	w          weights
 	rq         requants
 	scales     []float32 // of a float32 result, per channel; nil for codes
+	raw        bool      // the result is the sums as they are, int32
 	zero       int64
 	lo, hi     int64
 	parts      []*part // of each cluster; nil where it takes no part
@@ -100,6 +101,17 @@ func (k *product) need(_ int, out box) box {
 	return b.along(3, out.lo[3]/per*k.cin, ((out.hi[3]-1)/per+1)*k.cin)
 }
 
+// paramBytes returns what the instruction behind the sums reads for a channel.
+func (k *product) paramBytes() int {
+	switch {
+	case k.raw:
+		return 4
+	case k.scales != nil:
+		return 8
+	}
+	return 12
+}
+
 func (k *product) cuts() [4]bool { return [4]bool{true, true, true, false} }
 
 func (k *product) grain() int {
@@ -149,10 +161,7 @@ func (k *product) makePart(out box, m Mapping, unitTiles int64) *part {
 	add := func(c0, n, tiles, source int) {
 		p.chunks = append(p.chunks, chunk{c0: c0, n: n, tiles: tiles, source: source, params: params,
 			units: k.units(m, unitTiles)})
-		params += int64(12 * n)
-		if k.scales != nil {
-			params -= int64(4 * n)
-		}
+		params += int64(k.paramBytes() * n)
 	}
 	nt := int(m.NTiles)
 	if k.grouped {
@@ -266,11 +275,14 @@ func (k *product) partOf(out box) *part {
 func (k *product) params(out box) []byte {
 	var b []byte
 	for _, ch := range k.partOf(out).chunks {
-		if k.scales == nil {
+		if k.scales == nil && !k.raw {
 			b = append(b, k.rq.bytes(ch.c0, ch.c0+ch.n)...)
 			continue
 		}
 		b = int32s(b, k.rq.bias[ch.c0:ch.c0+ch.n]...)
+		if k.raw {
+			continue
+		}
 		for _, s := range k.scales[ch.c0 : ch.c0+ch.n] {
 			b = int32s(b, int32(uint32(f32bits(s))))
 		}
@@ -347,6 +359,10 @@ func (k *product) emitStrip(e *emitter, p *part, ch *chunk, out box, dst, s view
 	to := out.lo
 	to[3] = ch.c0
 	args := []int64{dst.at(to), acc, e.params + ch.params, int64(out.ext(1)), dst.st[1], int64(out.ext(2)), dst.st[2], int64(ch.n), int64(4 * ch.n)}
+	if k.raw {
+		e.emit(isa.OpStoreAcc, args...)
+		return
+	}
 	if k.scales != nil {
 		e.emit(isa.OpDequantAcc, args...)
 		return

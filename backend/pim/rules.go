@@ -21,6 +21,9 @@ var rules = map[ir.OpKind]func(l *lowering) error{
 	ir.Softmax: (*lowering).softmax, ir.LogSoftmax: (*lowering).softmax, ir.LRN: (*lowering).softmax,
 	ir.Add: (*lowering).binary, ir.Sub: (*lowering).binary, ir.Mul: (*lowering).binary, ir.Div: (*lowering).binary,
 	ir.Min: (*lowering).binary, ir.Max: (*lowering).binary, ir.Pow: (*lowering).binary,
+	ir.Mod: (*lowering).integers, ir.BitAnd: (*lowering).integers, ir.BitOr: (*lowering).integers, ir.BitXor: (*lowering).integers,
+	ir.Equals: (*lowering).integers, ir.Less: (*lowering).integers, ir.LessEqual: (*lowering).integers,
+	ir.Where: (*lowering).where, ir.Cast: (*lowering).cast,
 	ir.Relu: unaryRule(vecf32.Relu), ir.LeakyRelu: unaryRule(vecf32.LeakyRelu), ir.Clip: unaryRule(vecf32.Clip),
 	ir.Sigmoid: unaryRule(vecf32.Sigmoid), ir.HardSigmoid: unaryRule(vecf32.HardSigmoid), ir.HardSwish: unaryRule(vecf32.HardSwish),
 	ir.Tanh: unaryRule(vecf32.Tanh), ir.Exp: unaryRule(vecf32.Exp), ir.Log: unaryRule(vecf32.Log), ir.Sqrt: unaryRule(vecf32.Sqrt),
@@ -87,6 +90,9 @@ func (l *lowering) outType() ir.Type { return l.g.Type(l.op.Out) }
 func (l *lowering) inType(i int) ir.Type { return l.g.Type(l.op.In[i]) }
 
 func (l *lowering) binary() error {
+	if isPlain(l.outType()) {
+		return l.integers()
+	}
 	a, err := l.in(0)
 	if err != nil {
 		return err
@@ -95,11 +101,8 @@ func (l *lowering) binary() error {
 	if err != nil {
 		return err
 	}
-	out := dimsOf(l.outType().Shape)
-	for i, n := range out {
-		if a.dims[i] != n && a.dims[i] != 1 || b.dims[i] != n && b.dims[i] != 1 {
-			return errors.New("broadcasts over more than four dimensions")
-		}
+	if err := broadcasts(dimsOf(l.outType().Shape), a, b); err != nil {
+		return err
 	}
 	var act *ir.Act
 	if t, ok := l.op.Attr.(*ir.BinaryAttr); ok {
@@ -172,7 +175,7 @@ func (l *lowering) lut() error {
 	if !l.g.IsConst(l.op.In[1]) {
 		return errors.New("its table is not constant")
 	}
-	table, err := codesOf(l.g.Value(l.op.In[1]).Const)
+	table, err := bytesOf(l.g.Value(l.op.In[1]).Const)
 	if err != nil {
 		return err
 	}
@@ -214,6 +217,9 @@ func (l *lowering) quantize() error {
 	if err != nil {
 		return err
 	}
+	if l.outType().DType.Bits() > 8 {
+		return l.wideCodes(isa.OpQuantW, l.outType())
+	}
 	c, err := code8Of(l.outType(), nil)
 	if err != nil {
 		return err
@@ -222,8 +228,11 @@ func (l *lowering) quantize() error {
 }
 
 func (l *lowering) dequantize() error {
-	if l.inType(0).DType == ir.I32 {
+	if l.inType(0).DType == ir.I32 && l.isSums(l.op.In[0]) {
 		return l.productResult()
+	}
+	if l.inType(0).DType.Bits() > 8 {
+		return l.wideCodes(isa.OpDequantW, l.inType(0))
 	}
 	x, err := l.in(0)
 	if err != nil {
@@ -298,8 +307,8 @@ func (l *lowering) pooling() error {
 	if err != nil {
 		return err
 	}
-	if isF32(l.outType()) {
-		return errors.New("pools float32, for which a PIM chip has no instruction")
+	if x.elem != 1 || isPlain(l.outType()) {
+		return fmt.Errorf("pools %s, for which a PIM chip has no instruction", l.outType().DType)
 	}
 	a := l.op.Attr.(*ir.PoolAttr)
 	k := &pool{window: window{kernel: a.Kernel, stride: a.Strides, dilation: a.Dilations, pad: [2]int{a.Pads[0], a.Pads[1]}, in: x.dims}}
@@ -357,6 +366,9 @@ func (l *lowering) reduction() error {
 	if !side && n > 1 && len(axes) > 0 {
 		return l.reductionApart(x, shape, axes)
 	}
+	if isPlain(l.outType()) {
+		return l.reduceIntegers(x, outer, n, inner)
+	}
 	if isF32(l.outType()) {
 		if err := l.result(&reduceF{fn: vecf32.RedOp(l.op.Kind-ir.ReduceSum) + vecf32.ReduceSum, in: x.dims, outer: outer, n: n, inner: inner}, l.densely(x)); err != nil {
 			return err
@@ -399,6 +411,9 @@ func (l *lowering) reductionApart(x *tensor, shape, axes []int) error {
 	}
 	t := l.transposed(x, perm)
 	outer := int(x.dims.numel()) / n
+	if isPlain(l.outType()) {
+		return l.reduceIntegers(t, outer, n, 1)
+	}
 	if isF32(l.outType()) {
 		if err := l.result(&reduceF{fn: vecf32.RedOp(l.op.Kind-ir.ReduceSum) + vecf32.ReduceSum, in: t.dims, outer: outer, n: n, inner: 1}, l.densely(t)); err != nil {
 			return err
@@ -414,6 +429,9 @@ func (l *lowering) reductionApart(x *tensor, shape, axes []int) error {
 // pooled appends the pool that computes the reduction at hand of n elements;
 // got are the dimensions of its result before they become those of the operator.
 func (l *lowering) pooled(k *pool, n int, x *tensor, got dims) error {
+	if x.elem != 1 {
+		return fmt.Errorf("reduces codes of %s, for which a PIM chip has no instruction", l.outType().DType)
+	}
 	var err error
 	switch l.op.Kind {
 	case ir.ReduceMean:

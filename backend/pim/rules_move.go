@@ -2,6 +2,7 @@ package pim
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"situ/ir"
@@ -178,12 +179,12 @@ func (l *lowering) expand() error {
 }
 
 func (l *lowering) gather() error {
+	if !l.g.IsConst(l.op.In[1]) {
+		return l.lookUp()
+	}
 	x, err := l.in(0)
 	if err != nil {
 		return err
-	}
-	if !l.g.IsConst(l.op.In[1]) {
-		return errors.New("its indices are not constant")
 	}
 	var index []int
 	switch data := l.g.Value(l.op.In[1]).Const.Any().(type) {
@@ -241,10 +242,12 @@ func (l *lowering) pad() error {
 	k := &move{in: []dims{x.dims}, elem: x.elem}
 	if a.Mode == ir.PadConstant {
 		k.filled = true
-		if isF32(l.outType()) {
-			if bits := math.Float32bits(float32(a.Value)); bits != 0 {
-				return errors.New("pads float32 with a value that is not 0, for which a PIM chip has no instruction")
+		if !l.outType().IsQuantised() || x.elem != 1 {
+			zero := l.outType().Quant == nil || l.outType().Quant.Zero[0] == 0
+			if bits := math.Float32bits(float32(a.Value)); bits != 0 || !zero {
+				return fmt.Errorf("pads %s with a value that is not 0, for which a PIM chip has no instruction", l.outType().DType)
 			}
+			k.fill = byte(x.zero)
 		} else {
 			c, err := code8Of(l.outType(), &ir.Act{Lo: float32(a.Value), Hi: float32(a.Value)})
 			if err != nil {

@@ -83,7 +83,7 @@ func (l *lowering) columns(id ir.ValueID) (*tensor, error) {
 	if v.Type.Quant.Axis != len(v.Type.Shape)-1 {
 		return nil, errors.New("its second operand has scales along another dimension than the last")
 	}
-	data, err := codesOf(v.Const)
+	data, err := bytesOf(v.Const)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +105,9 @@ func (l *lowering) scalePair(k *pair, op *ir.Op, t ir.Type, sumQuant *ir.Quant) 
 		for c := range k.bias {
 			k.bias[c] = bias[c%len(bias)]
 		}
+	}
+	if k.raw = isSumType(t); k.raw {
+		return nil
 	}
 	at := func(s []float32, c int) float64 { return float64(s[min(c, len(s)-1)]) }
 	if isF32(t) {

@@ -3,6 +3,7 @@ package pim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"situ/internal/fixed"
 	"situ/ir"
@@ -11,34 +12,38 @@ import (
 // conv2d lowers a convolution: in the arrays, or on the vector unit when each
 // channel has a filter of its own.
 func (l *lowering) conv2d() error {
-	if l.outType().DType == ir.I32 {
-		return l.sums() // made by the dequantize or requantize that follows
+	switch {
+	case l.outType().DType == ir.I32:
+		return l.sums()
+	case !l.outType().IsQuantised():
+		return l.floatProduct()
 	}
 	return l.makeProduct(l.op, l.outType(), nil)
 }
 
-func (l *lowering) matmul() error {
-	if l.outType().DType == ir.I32 {
-		return l.sums()
-	}
-	return l.makeProduct(l.op, l.outType(), nil)
-}
+func (l *lowering) matmul() error { return l.conv2d() }
 
 // sums lowers a product with an int32 result. As a rule its users take the sums
 // from the accumulators; when sums are moved before they are dequantized, they are
-// dequantized first and moved as float32.
+// dequantized first and moved as float32. Users of any other kind get them as
+// plain integers.
 func (l *lowering) sums() error {
-	moved := false
+	moved, used := false, slices.Contains(l.g.Outputs, l.op.Out)
 	for _, i := range l.users[l.op.Out] {
-		switch k := l.g.Ops[i].Kind; k {
+		switch l.g.Ops[i].Kind {
 		case ir.Dequantize, ir.Requantize:
 		case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.Expand, ir.Concat:
 			moved = true
 		default:
-			return fmt.Errorf("its int32 sums go to %s; on a PIM chip they can only be dequantized or requantized", k)
+			used = true
 		}
 	}
-	if q := l.outType().Quant; moved && q != nil {
+	q := l.outType().Quant
+	switch {
+	case used || moved && q == nil:
+		l.raw[l.op.Out] = true
+		return l.makeProduct(l.op, l.outType(), nil)
+	case moved:
 		return l.makeProduct(l.op, ir.TypeOf(ir.F32, l.outType().Shape...), q)
 	}
 	if l.isPair(l.op) {
@@ -48,10 +53,21 @@ func (l *lowering) sums() error {
 	return err
 }
 
+// isSums reports whether a value is the sums of a product that a dequantize takes
+// from the accumulators, or finds as float32 already: see sums.
+func (l *lowering) isSums(id ir.ValueID) bool {
+	op := l.g.DefOp(id)
+	moved := false
+	for op != nil && op.Kind.Is(ir.MovesCodes) {
+		op, moved = l.g.DefOp(op.In[0]), true
+	}
+	return op != nil && (op.Kind == ir.Conv2D || op.Kind == ir.MatMul) && !(moved && l.raw[op.Out])
+}
+
 // productResult lowers a dequantize or requantize together with the product
 // whose sums it takes.
 func (l *lowering) productResult() error {
-	if x := l.vals[l.op.In[0]]; x != nil && l.op.Kind == ir.Dequantize {
+	if x := l.vals[l.op.In[0]]; x != nil && l.op.Kind == ir.Dequantize && !l.raw[l.op.In[0]] {
 		return l.alias(x, x.dims, x.off, x.reshaped) // as float32 already, see sums
 	}
 	op := l.g.DefOp(l.op.In[0])
@@ -142,7 +158,7 @@ func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 	k.in = x.dims
 	out := dimsOf(t.Shape)
 	x = l.withBorder(x, &k.window, out)
-	if w := l.g.Value(op.In[1]); k.depthwiseFits(least, most) && k.scales == nil {
+	if w := l.g.Value(op.In[1]); k.depthwiseFits(least, most) && k.scales == nil && !k.raw {
 		d := &depthwise{window: k.window, rq: k.rq, zero: k.zero, lo: k.lo, hi: k.hi}
 		taps := k.kernel[0] * k.kernel[1]
 		d.w = make([]byte, taps*k.cout)
@@ -190,6 +206,10 @@ func (l *lowering) scaleProduct(k *product, op *ir.Op, t ir.Type, sumQuant *ir.Q
 		}
 		return float64(s[c])
 	}
+	if isSumType(t) {
+		k.raw = true
+		return nil
+	}
 	if isF32(t) {
 		k.scales = make([]float32, k.cout)
 		for c := range k.scales {
@@ -217,6 +237,8 @@ func (l *lowering) scaleProduct(k *product, op *ir.Op, t ir.Type, sumQuant *ir.Q
 	}
 	return nil
 }
+
+func isSumType(t ir.Type) bool { return t.DType == ir.I32 }
 
 func productAct(a ir.Attr) *ir.Act {
 	switch a := a.(type) {

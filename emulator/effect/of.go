@@ -93,6 +93,8 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 	case isa.OpReduceF:
 		n := mul(a[isa.ReduceFOuter], a[isa.ReduceFInner])
 		e.float(a[isa.ReduceFDst], n, a[isa.ReduceFSrc], mul(n, a[isa.ReduceFN]), 1)
+	default:
+		e.ofNumbers(op, a)
 	}
 }
 

@@ -35,6 +35,16 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpStoreW:     (*cluster).storeW,
 	isa.OpBiasAcc:    (*cluster).biasAcc,
 	isa.OpDot:        (*cluster).dot,
+	isa.OpConvert:    (*cluster).convert,
+	isa.OpBinaryI:    (*cluster).binaryI,
+	isa.OpSelect:     (*cluster).choose,
+	isa.OpReduceI:    (*cluster).reduceI,
+	isa.OpGather:     (*cluster).gather,
+	isa.OpGatherD:    (*cluster).gatherD,
+	isa.OpStoreAcc:   (*cluster).storeAcc,
+	isa.OpQuantW:     (*cluster).quantW,
+	isa.OpDequantW:   (*cluster).dequantW,
+	isa.OpMatMulF:    (*cluster).matMulF,
 }
 
 // exec executes one instruction with resolved addresses.

@@ -161,6 +161,7 @@ type cluster struct {
 	job        job
 	shifts     []uint8
 	sums, bias []int32
+	panel      []float32 // right operand of a float32 product
 }
 
 // words views n 32-bit words of a scratchpad. Memory is little endian, as the

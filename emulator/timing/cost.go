@@ -170,7 +170,7 @@ func (r *rates) floatCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 		n := out * a[isa.ReduceFN]
 		v = vectorCost{floatOps: n, spRead: 4 * n, spWrite: 4 * out}
 	default:
-		return v, false
+		return r.numberCostOf(op, a)
 	}
 	return v, true
 }

@@ -23,7 +23,7 @@ func (m *model) execute(id int, st *sequence.Step) error {
 	case isa.OpMVM:
 		start, end = m.mvm(k, st.Args, &l.Counters)
 		end += m.ps(m.pipeline)
-	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend, isa.OpStoreW:
+	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend, isa.OpStoreW, isa.OpGatherD:
 		ready := max(k.issue, k.free[unit])
 		for i := range regions {
 			ready = m.ready(k, st.Args, st.Op, &regions[i], ready)
@@ -180,8 +180,11 @@ func (m *model) moved(op isa.Op, a []int64) (bytes, cycles int64) {
 func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
 	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
 	unit := st.Op.Info().Unit
-	if st.Op == isa.OpStoreW {
+	switch st.Op {
+	case isa.OpStoreW:
 		return m.storeW(k, a, ready, c)
+	case isa.OpGatherD:
+		return m.gather(id, st, ready, c)
 	}
 	bytes, cycles := m.moved(st.Op, a)
 	switch st.Op {

@@ -192,9 +192,14 @@ func (n *network) send(bytes, cycles int64, from int, at int64, to *receivers, c
 // fromDRAM reads bytes from a die's DRAM for some clusters and returns when the
 // channel is free again.
 func (n *network) fromDRAM(bytes, cycles int64, home int, at int64, to *receivers, c *Counters) int64 {
+	return n.gathered(bytes, bytes, cycles, home, at, to, c)
+}
+
+// gathered is fromDRAM for bytes that occupy the channel as long as bursts do.
+func (n *network) gathered(bytes, bursts, cycles int64, home int, at int64, to *receivers, c *Counters) int64 {
 	t := n.newTransfer(bytes, cycles, c)
 	t.copies(to)
-	dur := n.dramTime(bytes)
+	dur := n.dramTime(bursts)
 	at = n.dram[home].book(at, dur)
 	t.tail = max(t.tail, dur)
 	c.DRAMRead += bytes

@@ -72,8 +72,8 @@ func (k OperandKind) String() string {
 // isAddr reports whether operands of the kind hold Addr values.
 func (k OperandKind) isAddr() bool { return k >= KSP && k <= KDRAM }
 
-var dtypeNames = [...]string{F32: "f32", I8: "i8", U8: "u8", I32: "i32", I64: "i64"}
-var dtypeSizes = [...]int64{F32: 4, I8: 1, U8: 1, I32: 4, I64: 8}
+var dtypeNames = [...]string{F32: "f32", I8: "i8", U8: "u8", I32: "i32", I64: "i64", Bool: "bool", I16: "i16", U16: "u16", U32: "u32", U64: "u64"}
+var dtypeSizes = [...]int64{F32: 4, I8: 1, U8: 1, I32: 4, I64: 8, Bool: 1, I16: 2, U16: 2, U32: 4, U64: 8}
 
 // String returns the type's name, such as "f32".
 func (t DType) String() string {

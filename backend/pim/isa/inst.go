@@ -51,6 +51,18 @@ const (
 	OpBiasAcc
 	OpDot
 
+	// Plain integers, and float32 products.
+	OpConvert
+	OpBinaryI
+	OpSelect
+	OpReduceI
+	OpGather
+	OpGatherD
+	OpStoreAcc
+	OpQuantW
+	OpDequantW
+	OpMatMulF
+
 	numOps
 )
 

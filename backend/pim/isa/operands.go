@@ -389,4 +389,162 @@ const (
 	DotNStep = 10
 	DotZa    = 11
 	DotZb    = 12
+	// convert
+	ConvertTo    = 0
+	ConvertFrom  = 1
+	ConvertDst   = 2
+	ConvertSrc   = 3
+	ConvertN2    = 4
+	ConvertDstS2 = 5
+	ConvertSrcS2 = 6
+	ConvertN1    = 7
+	ConvertDstS1 = 8
+	ConvertSrcS1 = 9
+	ConvertLen   = 10
+
+	// binaryi
+	BinaryIFn    = 0
+	BinaryIType  = 1
+	BinaryIDst   = 2
+	BinaryIA     = 3
+	BinaryIB     = 4
+	BinaryIN3    = 5
+	BinaryIDstS3 = 6
+	BinaryIAS3   = 7
+	BinaryIBS3   = 8
+	BinaryIN2    = 9
+	BinaryIDstS2 = 10
+	BinaryIAS2   = 11
+	BinaryIBS2   = 12
+	BinaryIN1    = 13
+	BinaryIDstS1 = 14
+	BinaryIAS1   = 15
+	BinaryIBS1   = 16
+	BinaryIN0    = 17
+	BinaryIDstS0 = 18
+	BinaryIAS0   = 19
+	BinaryIBS0   = 20
+
+	// select
+	SelectSize   = 0
+	SelectDst    = 1
+	SelectCond   = 2
+	SelectA      = 3
+	SelectB      = 4
+	SelectN3     = 5
+	SelectDstS3  = 6
+	SelectCondS3 = 7
+	SelectAS3    = 8
+	SelectBS3    = 9
+	SelectN2     = 10
+	SelectDstS2  = 11
+	SelectCondS2 = 12
+	SelectAS2    = 13
+	SelectBS2    = 14
+	SelectN1     = 15
+	SelectDstS1  = 16
+	SelectCondS1 = 17
+	SelectAS1    = 18
+	SelectBS1    = 19
+	SelectN0     = 20
+	SelectDstS0  = 21
+	SelectCondS0 = 22
+	SelectAS0    = 23
+	SelectBS0    = 24
+
+	// reducei
+	ReduceIFn    = 0
+	ReduceIType  = 1
+	ReduceIDst   = 2
+	ReduceISrc   = 3
+	ReduceIOuter = 4
+	ReduceIN     = 5
+	ReduceIInner = 6
+
+	// gather
+	GatherDst     = 0
+	GatherSrc     = 1
+	GatherIndex   = 2
+	GatherType    = 3
+	GatherAxis    = 4
+	GatherN2      = 5
+	GatherDstS2   = 6
+	GatherSrcS2   = 7
+	GatherN1      = 8
+	GatherDstS1   = 9
+	GatherIndexS1 = 10
+	GatherSrcS1   = 11
+	GatherLen     = 12
+
+	// gatherd
+	GatherDDst     = 0
+	GatherDSrc     = 1
+	GatherDIndex   = 2
+	GatherDType    = 3
+	GatherDAxis    = 4
+	GatherDN2      = 5
+	GatherDDstS2   = 6
+	GatherDSrcS2   = 7
+	GatherDN1      = 8
+	GatherDDstS1   = 9
+	GatherDIndexS1 = 10
+	GatherDSrcS1   = 11
+	GatherDLen     = 12
+
+	// storeacc
+	StoreAccDst      = 0
+	StoreAccAcc      = 1
+	StoreAccParams   = 2
+	StoreAccRowsY    = 3
+	StoreAccDstSy    = 4
+	StoreAccRowsX    = 5
+	StoreAccDstSx    = 6
+	StoreAccN        = 7
+	StoreAccAccPitch = 8
+
+	// quantw
+	QuantWType   = 0
+	QuantWDst    = 1
+	QuantWSrc    = 2
+	QuantWN2     = 3
+	QuantWDstS2  = 4
+	QuantWSrcS2  = 5
+	QuantWN1     = 6
+	QuantWDstS1  = 7
+	QuantWSrcS1  = 8
+	QuantWLen    = 9
+	QuantWScale  = 10
+	QuantWOffset = 11
+
+	// dequantw
+	DequantWType   = 0
+	DequantWDst    = 1
+	DequantWSrc    = 2
+	DequantWN2     = 3
+	DequantWDstS2  = 4
+	DequantWSrcS2  = 5
+	DequantWN1     = 6
+	DequantWDstS1  = 7
+	DequantWSrcS1  = 8
+	DequantWLen    = 9
+	DequantWScale  = 10
+	DequantWOffset = 11
+
+	// matmulf
+	MatMulFDst    = 0
+	MatMulFSrc    = 1
+	MatMulFW      = 2
+	MatMulFRowsY  = 3
+	MatMulFDstSy  = 4
+	MatMulFSrcSy  = 5
+	MatMulFRowsX  = 6
+	MatMulFDstSx  = 7
+	MatMulFSrcSx  = 8
+	MatMulFSegNy  = 9
+	MatMulFSegSy  = 10
+	MatMulFSegNx  = 11
+	MatMulFSegSx  = 12
+	MatMulFSegLen = 13
+	MatMulFWS     = 14
+	MatMulFN      = 15
 )

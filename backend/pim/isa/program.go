@@ -1,15 +1,23 @@
 package isa
 
-// DType is the element type of a program's input or output.
+// DType is the element type of a program's input or output, and of what
+// instructions on plain numbers read and write. Values are part of the file
+// format: append only. A bool is a byte, 0 or 1; i8 is stored with 128 added.
 type DType uint8
 
-// Element types at a program's boundary.
+// Element types.
 const (
 	F32 DType = iota
 	I8
 	U8
 	I32
 	I64
+	Bool
+	I16
+	U16
+	U32
+	U64
+	NumDTypes = iota
 )
 
 // IO describes an input or output tensor: row-major in DRAM at Addr. Codes of I8

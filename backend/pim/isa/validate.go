@@ -206,6 +206,8 @@ var nameLimits = map[string]limit{
 	"m": {lo: math.MinInt32, hi: math.MaxInt32}, "ma": {lo: math.MinInt32, hi: math.MaxInt32}, "mb": {lo: math.MinInt32, hi: math.MaxInt32},
 	"pad_t": {hi: 1 << 24}, "pad_l": {hi: 1 << 24}, "pad_b": {hi: 1 << 24}, "pad_r": {hi: 1 << 24},
 	"y0": {lo: -1 << 24, hi: 1 << 24}, "x0": {lo: -1 << 24, hi: 1 << 24},
+	"type": {hi: int64(NumDTypes) - 1}, "to": {hi: int64(NumDTypes) - 1}, "from": {hi: int64(NumDTypes) - 1}, "size": {lo: 1, hi: 8},
+	"offset": {lo: math.MinInt16, hi: math.MaxUint16},
 }
 
 // limits holds the range of every operand of the table, and firstCluster the
