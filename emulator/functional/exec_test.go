@@ -179,7 +179,7 @@ func (s *state) naive(op isa.Op, a []int64) {
 	case isa.OpSoftmaxF, isa.OpLRNF, isa.OpReduceF:
 		s.middle(op, g, f)
 	default:
-		panic("no naive " + op.String())
+		s.naiveNumber(op, g, f)
 	}
 }
 
@@ -470,6 +470,8 @@ func (v *values) draw(op isa.Op) map[string]int64 {
 		a["src"], a["fn"], a["log"] = testSrc, 1, v.n(0, 1)
 		a["outer"], a["inner"], a["n"], a["c"], a["size"] = v.n(1, 4), v.n(1, 4), v.n(1, 20), v.n(1, 20), v.n(1, 6)
 		a["alpha"], a["beta"], a["bias"] = int64(math.Float32bits(0.01)), int64(math.Float32bits(0.75)), int64(math.Float32bits(1))
+	default:
+		v.drawNumber(op, a, floats)
 	}
 	return a
 }

@@ -42,6 +42,12 @@ func TestHostileOperands(t *testing.T) {
 			return rng.Int64N(62) + 1
 		case o.Name == "y0" || o.Name == "x0" || o.Name == "pad_t" || o.Name == "pad_l" || o.Name == "pad_b" || o.Name == "pad_r":
 			return pick(0, 0, 1, 2, 1<<24)
+		case o.Name == "type" || o.Name == "to" || o.Name == "from":
+			return rng.Int64N(isa.NumDTypes)
+		case o.Name == "size":
+			return pick(1, 2, 3, 4, 8)
+		case o.Name == "offset":
+			return pick(0, -32768, 65535)
 		case o.Name == "count":
 			return 1
 		case tame && o.Kind == isa.KCount:
