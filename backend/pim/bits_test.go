@@ -39,14 +39,12 @@ func tensorBytes(t *ir.Tensor) []byte {
 		return b
 	case []uint8:
 		return d
-	case []float32:
-		var b []byte
-		for _, v := range d {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-		return b
 	}
-	panic("no bytes of " + t.DType.String())
+	b, err := binary.Append(nil, binary.LittleEndian, t.Any())
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 // sameBits runs a program and the evaluator and compares every output.

@@ -29,13 +29,12 @@ var refused = []struct {
 		name: "all unsupported operators are named",
 		graph: `graph "g" {
 			%0 = input "x" : f32[1,4]
-			%1 = const "w" : f32[4,2] {1, 2, 3, 4, 5, 6, 7, 8}
-			%2 = matmul %0, %1 : f32[1,2] @ "fc"
-			%3 = cast %2 : i32[1,2] @ "round"
-			%4 = matmul %0, %1 : f32[1,2] @ "fc2"
-			output %3, %4
+			%1 = sin %0 : f32[1,4] @ "wave"
+			%2 = cast %0 : f64[1,4] @ "widen"
+			%3 = cumsum %0 {axis=1} : f32[1,4] @ "total"
+			output %1, %2, %3
 		}`,
-		want: []string{`matmul "fc"`, `matmul "fc2"`, `cast "round"`, "quantise it"},
+		want: []string{`sin "wave"`, `cast "widen"`, `cumsum "total"`},
 	},
 	{
 		name: "product of two activations in floating point",
@@ -68,13 +67,13 @@ var refused = []struct {
 		want: []string{`conv2d "dynamic"`, "not constant"},
 	},
 	{
-		name: "int32 input",
+		name: "float64 input",
 		graph: `graph "g" {
-			%0 = input "ids" : i32[1,4]
-			%1 = reshape %0 {shape=[4]} : i32[4]
+			%0 = input "x" : f64[1,4]
+			%1 = reshape %0 {shape=[4]} : f64[4]
 			output %1
 		}`,
-		want: []string{`input "ids"`, "int32"},
+		want: []string{`input "x"`, "f64"},
 	},
 	{
 		name: "activations of 4 bits",
