@@ -63,6 +63,9 @@ func inferNumbers(op *Op, in []Type, shape []int) (Type, error) {
 		t.DType = F32
 	case plainRules[op.Kind] != nil:
 		t.DType = resultDType(op.Kind, in)
+		if op.Kind == Where {
+			t.Quant = in[1].Quant
+		}
 	case op.Kind.Is(MovesCodes):
 		q, err := movedQuant(op, in, shape)
 		if err != nil {

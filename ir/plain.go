@@ -43,6 +43,9 @@ func resultDType(k OpKind, in []Type) DType {
 }
 
 func checkPlain(op *Op, in []Type, t Type, rule plainRule) error {
+	if op.Kind == Where && in[1].Quant != nil {
+		return checkChoice(in, t)
+	}
 	for _, u := range in {
 		if u.Quant != nil {
 			return errors.New("has no fixed-point form: dequantize its operands, or reinterpret them as plain integers")
@@ -55,6 +58,19 @@ func checkPlain(op *Op, in []Type, t Type, rule plainRule) error {
 		return fmt.Errorf("result is %s, want %s", t.DType, want)
 	}
 	return rule(in, t)
+}
+
+// checkChoice checks a where that chooses among codes.
+func checkChoice(in []Type, t Type) error {
+	for i, u := range []Type{in[2], t} {
+		if u.DType != in[1].DType || !u.Quant.Equal(in[1].Quant) {
+			return fmt.Errorf("%s is %s of other scales than operand 1, %s", []string{"operand 2", "result"}[i], describe(u), describe(in[1]))
+		}
+	}
+	if !in[1].Quant.IsPerTensor() {
+		return errors.New("chooses among codes with a single scale only")
+	}
+	return whereRule(in, t)
 }
 
 // sameTypes requires operands of one element type.

@@ -213,8 +213,8 @@ var opTable = [numOpKinds]OpInfo{
 	Atanh: {Name: "atanh", Operands: []string{"x"}, Flags: Elementwise | FloatOnly,
 		shape: sameShape, Doc: "inverse hyperbolic tangent"},
 
-	Where: {Name: "where", Operands: []string{"cond", "a", "b"}, Flags: Elementwise,
-		shape: whereShape, Doc: "a where cond (bool) holds, else b"},
+	Where: {Name: "where", Operands: []string{"cond", "a", "b"}, Flags: Elementwise | FixedPoint,
+		shape: whereShape, Doc: "a where cond (bool) holds, else b; of codes those of one quantisation"},
 
 	Reshape: {Name: "reshape", Operands: []string{"x"}, Flags: MovesCodes | FixedPoint, Attr: &ShapeAttr{},
 		shape: reshapeShape, Doc: "the same elements in the same order under another shape"},

@@ -210,6 +210,8 @@ func (f *fixer) lower(old ir.ValueID, t ir.Type) (ir.ValueID, error) {
 		return f.requantised(op, t)
 	case op.Kind.Is(ir.MovesCodes):
 		return f.movedCodes(op, t)
+	case op.Kind == ir.Where:
+		return f.choice(op, t)
 	}
 	if id, err := f.table(old, t); err != nil || id != ir.NoValue {
 		return id, err
@@ -311,26 +313,46 @@ func (f *fixer) movedCodes(op *ir.Op, t ir.Type) (ir.ValueID, error) {
 		if i > 0 && op.Kind == ir.Gather {
 			continue
 		}
-		c, err := f.quantised(id, t)
+		c, err := f.madeCodes(op, id, t)
 		if err != nil {
 			return c, err
-		}
-		if c == ir.NoValue {
-			// Quantise the float operand: its codes are what is moved, and
-			// fewer bytes.
-			x, err := f.value(id)
-			if err != nil {
-				return x, err
-			}
-			qt := t
-			qt.Shape = f.old.Type(id).Shape
-			if c, err = f.g.AddTyped(ir.Quantize, op.Name, nil, qt, x); err != nil {
-				return c, err
-			}
 		}
 		in[i] = c
 	}
 	return f.move(op, in)
+}
+
+// madeCodes returns a float32 value as codes of t: as quantised does, or by a
+// quantize for op.
+func (f *fixer) madeCodes(op *ir.Op, id ir.ValueID, t ir.Type) (ir.ValueID, error) {
+	c, err := f.quantised(id, t)
+	if err != nil || c != ir.NoValue {
+		return c, err
+	}
+	x, err := f.value(id)
+	if err != nil {
+		return x, err
+	}
+	t.Shape = f.old.Type(id).Shape
+	return f.g.AddTyped(ir.Quantize, op.Name, nil, t, x)
+}
+
+// choice lets a where choose among codes: those of the chosen numbers, as
+// quantisation works element by element.
+func (f *fixer) choice(op *ir.Op, t ir.Type) (ir.ValueID, error) {
+	cond, err := f.value(op.In[0])
+	if err != nil {
+		return cond, err
+	}
+	a, err := f.madeCodes(op, op.In[1], t)
+	if err != nil {
+		return a, err
+	}
+	b, err := f.madeCodes(op, op.In[2], t)
+	if err != nil {
+		return b, err
+	}
+	return f.g.Add(op.Kind, op.Name, nil, cond, a, b)
 }
 
 // activated follows relu and clip back to the operator that they clamp, and

@@ -111,6 +111,17 @@ func (q *quantiser) isArithmetic(op *ir.Op) bool {
 	return false
 }
 
+// isEmbedding reports whether op looks rows of a constant table up for operators
+// on codes. The table then holds codes of its own range, whichever rows
+// calibration has seen.
+func (q *quantiser) isEmbedding(op *ir.Op) bool {
+	if op.Kind != ir.Gather || q.old.IsConst(op.In[1]) {
+		return false
+	}
+	table := floats(q.old, op.In[0])
+	return table != nil && !slices.ContainsFunc(table, func(x float32) bool { return x-x != 0 }) && q.wanted(op.Out)
+}
+
 // fewWeights: channels with fewer weights than this (depthwise convolutions,
 // scales, first layers of grey images) keep 8 bits when 4 are asked for. They hold
 // next to none of a model's weights, and rounding errors do not average out in
@@ -283,6 +294,10 @@ func (q *quantiser) op(op *ir.Op) error {
 	switch {
 	case q.isProduct(op):
 		if weights, err = q.product(op, in); err != nil {
+			return err
+		}
+	case q.isEmbedding(op):
+		if in[0], err = q.constant(in[0], floats(q.g, in[0])); err != nil {
 			return err
 		}
 	case q.isArithmetic(op):
