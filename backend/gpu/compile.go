@@ -253,6 +253,8 @@ func (l *lowering) lower(op *ir.Op) error {
 		return l.requantize()
 	case ir.Cast:
 		return l.cast()
+	case ir.Where:
+		return l.where()
 	}
 	if !l.g.Type(op.In[0]).IsQuantised() {
 		if l.g.Type(op.In[0]).DType.IsFloat() {

@@ -14,6 +14,7 @@ var floatFns = map[ir.OpKind]gen.FloatFn{
 	ir.Relu: gen.Relu, ir.LeakyRelu: gen.LeakyRelu, ir.Clip: gen.Clip, ir.Sigmoid: gen.Sigmoid, ir.HardSigmoid: gen.HardSigmoid,
 	ir.HardSwish: gen.HardSwish, ir.Tanh: gen.Tanh, ir.Exp: gen.Exp, ir.Log: gen.Log, ir.Sqrt: gen.Sqrt,
 	ir.Reciprocal: gen.Reciprocal, ir.Neg: gen.Neg, ir.Abs: gen.Abs, ir.Softplus: gen.Softplus, ir.Elu: gen.Elu,
+	ir.Floor: gen.Floor, ir.Ceil: gen.Ceil, ir.Round: gen.Round,
 }
 
 // floatOps are the operators of two float32 that have a kernel.
@@ -51,6 +52,10 @@ func (l *lowering) float() error {
 		return l.launch(s, l.value(op.In[0]), l.value(op.In[1]), l.result())
 	}
 	switch op.Kind {
+	case ir.Conv2D, ir.MatMul:
+		return l.floatProduct()
+	case ir.Equals, ir.Less, ir.LessEqual:
+		return l.compare()
 	case ir.ReduceMean, ir.ReduceSum, ir.ReduceMax, ir.ReduceMin:
 		kept, over := reduced(x.Shape, op.Attr.(*ir.ReduceAttr).Axes)
 		s := gen.FloatReduce{Kept: kept, Over: over, Mean: op.Kind == ir.ReduceMean}

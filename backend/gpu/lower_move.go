@@ -82,7 +82,7 @@ func (l *lowering) gather() error {
 	x, axis := g.Type(op.In[0]), op.Attr.(*ir.AxisAttr).Axis
 	s := gen.Gather{
 		Elem: elemBytes(x.DType), Outer: ir.Numel(x.Shape[:axis]), Axis: x.Shape[axis], Inner: ir.Numel(x.Shape[axis+1:]),
-		Count: g.Type(op.In[1]).Numel(), IndexBytes: elemBytes(g.Type(op.In[1]).DType),
+		Count: g.Type(op.In[1]).Numel(), IndexBytes: elemBytes(g.Type(op.In[1]).DType), Checked: !g.IsConst(op.In[1]),
 	}
 	return l.launch(s, l.value(op.In[0]), l.value(op.In[1]), l.result())
 }

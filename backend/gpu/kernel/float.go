@@ -131,6 +131,9 @@ const (
 	Abs                 //
 	Softplus            //
 	Elu                 // A·(e^x − 1) below 0
+	Floor               //
+	Ceil                //
+	Round               // halves to even
 )
 
 // Unary is a function of each float32. Parameters: x, y.
@@ -186,6 +189,9 @@ func (s Unary) of(k *fn, x val) val {
 		return neg(x)
 	case Abs:
 		return k.b.NewCall(k.m.intrinsic("llvm.fabs.f64", types.Double, types.Double), x)
+	case Floor, Ceil, Round:
+		name := map[FloatFn]string{Floor: "floor", Ceil: "ceil", Round: "rint"}[s.Fn]
+		return k.b.NewCall(k.m.intrinsic("llvm."+name+".f64", types.Double, types.Double), x)
 	case Softplus:
 		// ln(1 + e^x) = max(x, 0) + ln(1 + e^−|x|), whose second part is its own
 		// argument's series where that is below the precision of 1 + e.

@@ -112,6 +112,9 @@ const (
 	IntMul
 	IntMin
 	IntMax
+	IntAnd
+	IntOr
+	IntXor
 )
 
 // IntBinary is an operator of plain integers element by element, with
@@ -151,6 +154,12 @@ func (s IntBinary) emit(k *fn) {
 			y = k.sel(k.cmp(less, a, b), a, b)
 		case IntMax:
 			y = k.sel(k.cmp(less, a, b), b, a)
+		case IntAnd:
+			y = k.and(a, b)
+		case IntOr:
+			y = k.or(a, b)
+		case IntXor:
+			y = k.xor(a, b)
 		}
 		y = k.resize(y, types.NewInt(uint64(8*s.Type.Bytes)))
 		k.store(y, k.params["y"], k.mul(at[0], s.Type.Bytes))

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"github.com/llir/llvm/ir/constant"
+	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
 )
 
@@ -118,13 +119,14 @@ func (s Pad) emit(k *fn) {
 }
 
 // Gather replaces the middle dimension of x [Outer, Axis, Inner] by the entries
-// that indices select; an index outside is taken as the nearest inside, so that
-// memory is safe whatever comes in. Parameters: x, indices, y.
+// that indices select; negative ones count from the end. With Checked, for indices
+// that come at run time, the kernel traps on one outside. Parameters: x, indices, y.
 type Gather struct {
 	Elem               int
 	Outer, Axis, Inner int
 	Count              int // indices
 	IndexBytes         int // 4 or 8
+	Checked            bool
 }
 
 // Family implements Spec.
@@ -152,7 +154,11 @@ func (s Gather) emit(k *fn) {
 	k.each(s.Outer*s.Count*inner, func(i val) {
 		c := k.split(i, s.Outer, s.Count, inner)
 		index := k.load(types.NewInt(uint64(8*s.IndexBytes)), k.params["indices"], k.mul(c[1], s.IndexBytes))
-		index = k.clamp(index, 0, int32(s.Axis-1))
+		if s.Checked {
+			index = k.sel(k.cmp(enum.IPredSLT, index, 0), k.add(index, s.Axis), index)
+			k.when(k.cmp(enum.IPredUGE, index, s.Axis), func() { k.asm("trap;", "", true, types.Void) })
+		}
+		index = k.clamp(index, 0, int32(s.Axis-1)) // memory is safe whatever comes
 		if s.IndexBytes == 8 {
 			index = k.trunc(index, types.I32)
 		}
