@@ -87,10 +87,12 @@ func TestModels(t *testing.T) {
 		"models/mlperf-tiny-vww-mobilenetv1-int8-qdq", "models/cifar10-resnet20-bn", "models/self-mnist-mobilenetv3-se",
 		"models/cnn-mnist-pytorch", "models/ort-conv-qdq-u8u8", "models/ort-conv-int4-weights-qdq", "models/stm-yamnet-256",
 		"models/self-char-gpt-4l", "models/self-mnist-gru-rows", "models/tfbert-mrpc-12l-tiny",
+		"models/dtln-2-dynq", "models/ort-dynamic-quantize-matmul",
 	}
 	if *allModels {
 		names = append(names, "models/mobilenetv2-imagenet-int8-qdq", "models/nanodet-m-320", "models/person-det-yolox-192",
 			"models/superres-espcn-224", "models/ultraface-rfb-320", "models/yolox-nano-416", "models/yunet-n-320", "models/dtln-2", "models/gpt2-12l-tiny", "models/bert-toy-6l", "models/ppocr-v4-rec",
+			"models/magika-v3-3", "models/tract-byte-bidi-lstm", "models/ort-qdq-minimal-model",
 			"backend/light-tests/test_resnet50", "backend/light-tests/test_squeezenet", "backend/light-tests/test_densenet121",
 			"backend/light-tests/test_shufflenet")
 	}
