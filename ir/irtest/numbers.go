@@ -150,7 +150,7 @@ func (n *numbers) step() {
 	t := n.g.Type(x)
 	axis := rapid.IntRange(0, 2).Draw(n.t, "axis")
 	var y ir.ValueID
-	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand"}).Draw(n.t, "step") {
+	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand", "codes"}).Draw(n.t, "step") {
 	case "cast":
 		y = n.as(x, n.dtype())
 	case "binary":
@@ -201,6 +201,8 @@ func (n *numbers) step() {
 		}
 		kind := rapid.SampledFrom([]ir.OpKind{ir.ReduceSum, ir.ReduceMax, ir.ReduceMin}).Draw(n.t, "operator")
 		y = n.add(kind, &ir.ReduceAttr{Axes: []int{axis}, KeepDims: true}, x)
+	case "codes":
+		y = n.codes(x)
 	case "matmul":
 		x = n.as(n.as(x, ir.I8), ir.F32)
 		w := n.g.AddConst("w", Tensor(n.rng, 2, t.Shape[2], n.upTo("columns", 8)), nil)
@@ -210,6 +212,22 @@ func (n *numbers) step() {
 		y = n.add(ir.MatMul, &ir.MatMulAttr{}, x, w)
 	}
 	n.values = append(n.values, y)
+}
+
+// codes takes x through codes of 8 or 16 bits, chosen from by a mask when they
+// have 8.
+func (n *numbers) codes(x ir.ValueID) ir.ValueID {
+	d := rapid.SampledFrom([]ir.DType{ir.I8, ir.U8, ir.I16, ir.U16}).Draw(n.t, "codes")
+	t := ir.Type{DType: d, Shape: n.g.Type(x).Shape, Quant: ir.PerTensor(0.75, int32(rapid.IntRange(0, 100).Draw(n.t, "zero")))}
+	q, err := n.g.AddTyped(ir.Quantize, "quantize", nil, t, n.as(x, ir.F32))
+	if err != nil {
+		n.t.Fatalf("%v", err)
+	}
+	if d.Bits() == 8 {
+		other := n.g.AddConst("code", n.tensor(d, 1, 1, 1), t.Quant)
+		q = n.add(ir.Where, nil, n.as(n.partner(x), ir.Bool), q, other)
+	}
+	return n.add(ir.Dequantize, nil, q)
 }
 
 // gather looks x up along an axis by indices that another value gives, half of
