@@ -24,6 +24,8 @@ r1 to r15 (r0 is zero) and count bytes, as steps do. Operands left out in text
 are 1 for a count and 0 otherwise. An instruction that moves n2 × n1 runs walks
 the outer count first, then the inner one, then len contiguous bytes.
 Activations are unsigned 8-bit codes, accumulators 32-bit integers that wrap.
+Plain numbers have the width of their type, little endian; a bool is a byte, 0 or
+1, and int8 is stored with 128 added, as its codes are.
 `, ISAVersion)
 	for u := UnitCtrl; u < NumUnits; u++ {
 		fmt.Fprintf(b, "\n## Unit %s\n", u)
