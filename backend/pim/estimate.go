@@ -212,15 +212,24 @@ func (k *product) count(pr Problem, w *Work) {
 	w.SPRead += pr.M * pr.K * pr.Groups
 	w.AccWrite += 4 * sums
 	w.AccRead += 4 * sums
-	if k.scales != nil {
-		w.FloatOps += 2 * sums
-		w.SPRead += 8 * pr.N
+	w.SPRead += int64(k.paramBytes()) * pr.N
+	countResults(sums, k.raw, k.scales != nil, w)
+}
+
+// countResults adds what the instructions behind sums do: those that store them
+// as they are, as float32, or as codes.
+func countResults(sums int64, raw, float bool, w *Work) {
+	switch {
+	case raw:
+		w.VectorOps += sums
 		w.SPWrite += 4 * sums
-		return
+	case float:
+		w.FloatOps += 2 * sums
+		w.SPWrite += 4 * sums
+	default:
+		w.VectorOps += opsRequant * sums
+		w.SPWrite += sums
 	}
-	w.VectorOps += opsRequant * sums
-	w.SPRead += 12 * pr.N
-	w.SPWrite += sums
 }
 
 // columnTiles returns the tiles side by side along the columns of a product.

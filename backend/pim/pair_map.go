@@ -214,11 +214,5 @@ func (k *pair) count(rows int64, w *Work) {
 	w.AccWrite += 4 * sums
 	w.AccRead += 4 * sums
 	w.SPRead += k.block() * int64(k.size[3])
-	if k.scales != nil {
-		w.FloatOps += 2 * sums
-		w.SPWrite += 4 * sums
-		return
-	}
-	w.VectorOps += opsRequant * sums
-	w.SPWrite += sums
+	countResults(sums, k.raw, k.scales != nil, w)
 }
