@@ -64,14 +64,29 @@ func OpenModel(name string, o ModelOptions) (*Model, error) {
 	return nil, fmt.Errorf("%s: no such file, and no model of this name ships (there is: %s)", name, strings.Join(names, ", "))
 }
 
-func openFile(path string, size int64, o ModelOptions) (*Model, error) {
+// ReadModel reads an ONNX model held in memory, which must not be changed
+// afterwards, and calls it by a name.
+func ReadModel(name string, b []byte, o ModelOptions) (*Model, error) {
+	parsed, err := onnx.Parse(b, "")
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", name, err)
+	}
+	return importModel(parsed, &Model{Name: name, Bytes: int64(len(b))}, o)
+}
+
+// ModelName returns what the model in a file is called.
+func ModelName(path string) string {
 	short := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if short == "model" { // the usual layout is NAME/model.onnx
 		if abs, err := filepath.Abs(path); err == nil {
 			short = filepath.Base(filepath.Dir(abs))
 		}
 	}
-	m := &Model{Name: short, Bytes: size}
+	return short
+}
+
+func openFile(path string, size int64, o ModelOptions) (*Model, error) {
+	m := &Model{Name: ModelName(path), Bytes: size}
 	if filepath.Ext(path) == ".pim" {
 		b, err := os.ReadFile(path)
 		if err != nil {

@@ -9,14 +9,12 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"situ/arch"
 	"situ/backend/pim"
 	"situ/emulator/energy"
 	"situ/emulator/timing"
-	"situ/models"
 	"situ/runtime"
 	"situ/runtime/explore/store"
 )
@@ -131,6 +129,7 @@ func (s *Space) asks(of ...Objective) bool {
 // variant is a model at one precision and batch.
 type variant struct {
 	prepared *runtime.Prepared
+	labels   sync.Mutex
 	labelled *runtime.Labelled // nil without labelled inputs, or before they are needed
 	top1     float64           // on the labelled inputs, when accuracy is asked for
 	hash     string            // of the fixed-point graph
@@ -179,11 +178,7 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 	if ref.Batch != "" {
 		o.Dims[ref.Batch] = k.batch
 	}
-	name := ref.Name
-	if _, ships := models.Find(name); !ships && !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(ev.s.File), name)
-	}
-	m, err := runtime.OpenModel(name, o)
+	m, err := ev.s.open(ref, o)
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +223,8 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 // label runs the reference evaluator on a variant's labelled inputs, if it has
 // any.
 func (v *variant) label(ctx context.Context) error {
+	v.labels.Lock()
+	defer v.labels.Unlock()
 	if v.labelled != nil || v.batch != 1 {
 		return nil
 	}
@@ -404,6 +401,31 @@ func (ev *evaluator) emulate(ctx context.Context, d *design) ([]ModelCost, error
 		}
 	}
 	return costs, nil
+}
+
+// confirm runs the labelled inputs of all models of a design.
+func (ev *evaluator) confirm(ctx context.Context, d *design) (*Confirmed, error) {
+	vs, err := ev.of(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	c := &Confirmed{SameBits: true}
+	for k, v := range vs {
+		if err := v.label(ctx); err != nil {
+			return nil, err
+		}
+		if v.labelled == nil {
+			continue
+		}
+		top1, same, err := v.labelled.Emulate(ctx, d.chip, d.clusters)
+		if err != nil {
+			return nil, err
+		}
+		c.Models = append(c.Models, ev.s.Models[k].Name)
+		c.Top1 = append(c.Top1, top1)
+		c.SameBits = c.SameBits && same
+	}
+	return c, nil
 }
 
 // combine computes the metrics of a design from the costs of its models: the

@@ -8,7 +8,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +50,7 @@ type engine struct {
 	ev      *evaluator
 	st      *store.Store
 	run     int64
+	uid     string // of the run
 	opts    Options
 
 	began    time.Time
@@ -88,37 +88,6 @@ const (
 
 func (e *engine) stage(name string) *StageStats { return e.stats[name] }
 
-// parallel calls f for 0 … n−1 on all workers and returns the first error.
-func (e *engine) parallel(ctx context.Context, n int, f func(i int) error) error {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	errs := make([]error, min(e.opts.workers(), max(n, 1)))
-	var failed atomic.Bool
-	for w := range errs {
-		wg.Go(func() {
-			for !failed.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if errs[w] = ctx.Err(); errs[w] == nil {
-					errs[w] = f(i)
-				}
-				if errs[w] != nil {
-					failed.Store(true)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (o *Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
@@ -133,7 +102,6 @@ type verdict struct {
 	fate   string // "" when it goes on
 	kind   string // of the reason, for the report
 	reason string
-	fresh  []store.Result
 }
 
 func (v *verdict) drop(stage, fate, kind, reason string) {
@@ -189,11 +157,11 @@ func (e *engine) explore(ctx context.Context) error {
 // halving, estimates. Survivors go to the pool.
 func (e *engine) look(ctx context.Context, points []Point) ([]scored, error) {
 	vs := make([]verdict, len(points))
-	var boundNS, estNS atomic.Int64
+	ds := make([]*design, len(points))
+	var ns atomic.Int64
 	err := e.parallel(ctx, len(points), func(i int) error {
-		v := &vs[i]
-		v.c.point = points[i]
-		d := e.s.design(points[i])
+		v, d := &vs[i], e.s.design(points[i])
+		v.c.point, ds[i] = points[i], d
 		if d.err != nil {
 			kind := "no valid chip"
 			var broken *brokenError
@@ -205,20 +173,19 @@ func (e *engine) look(ctx context.Context, points []Point) ([]scored, error) {
 		}
 		t := time.Now()
 		err := e.look1(ctx, d, v)
-		boundNS.Add(int64(time.Since(t)))
-		if err != nil || v.fate != "" || e.halves {
-			return err
-		}
-		t = time.Now()
-		err = e.estimate(ctx, d, v)
-		estNS.Add(int64(time.Since(t)))
+		ns.Add(int64(time.Since(t)))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.stage(StageBound).Seconds += float64(boundNS.Load()) * 1e-9
-	e.stage(StageEstimate).Seconds += float64(estNS.Load()) * 1e-9
+	e.stage(StageBound).Seconds += float64(ns.Load()) * 1e-9
+	var fresh []store.Result
+	if !e.halves {
+		if fresh, err = e.estimate(ctx, ds, vs); err != nil {
+			return nil, err
+		}
+	}
 	told := make([]scored, len(vs))
 	for i := range vs {
 		told[i] = scored{vs[i].c.point, vs[i].c.est}
@@ -235,7 +202,7 @@ func (e *engine) look(ctx context.Context, points []Point) ([]scored, error) {
 	}
 	e.proposed += uint64(len(points))
 	e.progress("looking", e.proposed, e.total)
-	return told, e.settle(vs)
+	return told, e.settle(vs, fresh)
 }
 
 // look1 computes the bound.
@@ -258,22 +225,35 @@ func (e *engine) look1(ctx context.Context, d *design, v *verdict) error {
 	return nil
 }
 
-// estimate computes the estimate, or takes it from the store.
-func (e *engine) estimate(ctx context.Context, d *design, v *verdict) error {
-	costs, err := e.remembered(ctx, StageEstimate, d, v, e.ev.estimate)
-	var unfit *unfitError
-	if errors.As(err, &unfit) {
-		v.drop(StageEstimate, Failed, "does not fit", unfit.Error())
+// estimate estimates the designs whose verdicts have no fate yet.
+func (e *engine) estimate(ctx context.Context, ds []*design, vs []verdict) ([]store.Result, error) {
+	var at []int
+	var left []*design
+	for i := range vs {
+		if vs[i].fate == "" {
+			at, left = append(at, i), append(left, ds[i])
+		}
+	}
+	answers, fresh, err := e.answers(ctx, StageEstimate, left)
+	if err != nil {
+		return nil, err
+	}
+	return fresh, e.parallel(ctx, len(at), func(k int) error {
+		return e.estimated(ctx, left[k], &answers[k], &vs[at[k]])
+	})
+}
+
+// estimated enters what the estimate of a design says into its verdict.
+func (e *engine) estimated(ctx context.Context, d *design, a *answer, v *verdict) error {
+	if a.Unfit != "" {
+		v.drop(StageEstimate, Failed, "does not fit", a.Unfit)
 		return nil
 	}
+	m, err := e.ev.metricsOf(ctx, d, a.Costs, v.c.bound)
 	if err != nil {
 		return err
 	}
-	m, err := e.ev.metricsOf(ctx, d, costs, v.c.bound)
-	if err != nil {
-		return err
-	}
-	v.c.cost, v.c.est = costs, e.s.costs(m)
+	v.c.cost, v.c.est = a.Costs, e.s.costs(m)
 	if why := e.s.broken(d, m.widened(e.s.Funnel.Margin)); why != "" && !e.halves {
 		v.drop(StageEstimate, Dropped, "breaks a constraint", "by its estimate and beyond the margin, "+why)
 	}
@@ -290,55 +270,12 @@ func (m *metrics) widened(margin float64) *metrics {
 	return &w
 }
 
-// remembered answers a stage from the store, or computes it.
-func (e *engine) remembered(ctx context.Context, stage string, d *design, v *verdict, compute func(context.Context, *design) ([]ModelCost, error)) ([]ModelCost, error) {
-	key, err := e.ev.key(ctx, stage, d)
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Costs []ModelCost `json:"costs,omitempty"`
-		Unfit string      `json:"unfit,omitempty"`
-	}
-	b, ok, err := e.st.Get(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	if ok {
-		if err := json.Unmarshal(b, &answer); err != nil {
-			return nil, fmt.Errorf("store: result %s: %w", key, err)
-		}
-		e.stage(stage).remember()
-		if answer.Unfit != "" {
-			return nil, &unfitError{errors.New(answer.Unfit)}
-		}
-		return answer.Costs, nil
-	}
-	costs, err := compute(ctx, d)
-	var unfit *unfitError
-	if err != nil && !errors.As(err, &unfit) {
-		return nil, err
-	}
-	answer.Costs = costs
-	if unfit != nil {
-		answer.Unfit = unfit.Error()
-	}
-	b, err2 := json.Marshal(answer)
-	if err2 != nil {
-		return nil, err2
-	}
-	v.fresh = append(v.fresh, store.Result{Key: key, Stage: stage, Value: b})
-	return costs, err
-}
-
-// settle enters verdicts into the statistics and the store; survivors go to the
-// pool.
-func (e *engine) settle(vs []verdict) error {
-	var results []store.Result
+// settle enters verdicts into the statistics and, with the results they follow
+// from, into the store; survivors go to the pool.
+func (e *engine) settle(vs []verdict, fresh []store.Result) error {
 	var points []store.Point
 	for i := range vs {
 		v := &vs[i]
-		results = append(results, v.fresh...)
 		if v.fate == "" {
 			e.pool = append(e.pool, v.c)
 			continue
@@ -350,7 +287,7 @@ func (e *engine) settle(vs []verdict) error {
 		}
 		points = append(points, p)
 	}
-	return e.st.Put(e.run, results, points)
+	return e.st.Put(e.run, fresh, points)
 }
 
 // record is the row of a point that reached its fate.
@@ -464,7 +401,7 @@ func (e *engine) prune() error {
 		}
 	}
 	e.pool = e.pool[:0]
-	return e.settle(vs)
+	return e.settle(vs, nil)
 }
 
 // cut keeps the best share of the pool by costs, for successive halving.
@@ -482,7 +419,7 @@ func (e *engine) cut(stage string, costs func(*candidate) []float64) error {
 		}
 	}
 	e.pool = e.pool[:0]
-	return e.settle(vs)
+	return e.settle(vs, nil)
 }
 
 // halve is the funnel of successive halving, after every point has its bound.
@@ -491,10 +428,11 @@ func (e *engine) halve(ctx context.Context) error {
 		return err
 	}
 	vs := make([]verdict, len(e.pool))
-	err := e.parallel(ctx, len(vs), func(i int) error {
-		vs[i].c = e.pool[i]
-		return e.estimate(ctx, e.s.design(vs[i].c.point), &vs[i])
-	})
+	ds := make([]*design, len(e.pool))
+	for i := range vs {
+		vs[i].c, ds[i] = e.pool[i], e.s.design(e.pool[i].point)
+	}
+	fresh, err := e.estimate(ctx, ds, vs)
 	if err != nil {
 		return err
 	}
@@ -505,7 +443,7 @@ func (e *engine) halve(ctx context.Context) error {
 		}
 	}
 	e.pool = e.pool[:0]
-	if err := e.settle(vs); err != nil {
+	if err := e.settle(vs, fresh); err != nil {
 		return err
 	}
 	return e.cut(StageEstimate, func(c *candidate) []float64 { return c.est })
@@ -556,7 +494,7 @@ func (e *engine) finish(ctx context.Context) error {
 			}
 			vs = append(vs, v)
 		}
-		if err := e.settle(vs); err != nil {
+		if err := e.settle(vs, nil); err != nil {
 			return err
 		}
 		if err := e.emulate(ctx, left); err != nil {
@@ -569,48 +507,29 @@ func (e *engine) finish(ctx context.Context) error {
 
 // emulate runs designs in the timing model and enters them into the archive.
 func (e *engine) emulate(ctx context.Context, cs []candidate) error {
+	ds := make([]*design, len(cs))
+	for i := range ds {
+		ds[i] = e.s.design(cs[i].point)
+	}
+	answers, fresh, err := e.answers(ctx, StageEmulate, ds)
+	if err != nil {
+		return err
+	}
 	vs := make([]verdict, len(cs))
 	costs := make([][]float64, len(cs))
-	var ns atomic.Int64
-	err := e.parallel(ctx, len(cs), func(i int) error {
-		v := &vs[i]
-		v.c = cs[i]
-		d := e.s.design(v.c.point)
-		t := time.Now()
-		models, err := e.remembered(ctx, StageEmulate, d, v, e.ev.emulate)
-		ns.Add(int64(time.Since(t)))
-		var unfit *unfitError
-		if errors.As(err, &unfit) {
-			v.drop(StageEmulate, Failed, "does not fit", unfit.Error())
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for k := range models {
-			models[k].Streamed, models[k].Clusters = v.c.cost[k].Streamed, v.c.cost[k].Clusters
-		}
-		m, err := e.ev.metricsOf(ctx, d, models, v.c.bound)
-		if err != nil {
-			return err
-		}
-		v.c.cost, costs[i] = models, e.s.costs(m)
-		if why := e.s.broken(d, m); why != "" {
-			v.drop(StageEmulate, Dropped, "breaks a constraint", why)
-		}
-		return nil
+	err = e.parallel(ctx, len(cs), func(i int) (err error) {
+		vs[i].c = cs[i]
+		costs[i], err = e.emulated(ctx, ds[i], &answers[i], &vs[i])
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	st := e.stage(StageEmulate)
-	st.Seconds += float64(ns.Load()) * 1e-9
-	var results []store.Result
 	var points []store.Point
 	for i := range vs {
 		v := &vs[i]
 		st.Seen++
-		results = append(results, v.fresh...)
 		if costs[i] != nil {
 			e.pairs.estAt, e.pairs.emulatedAt = append(e.pairs.estAt, v.c.est), append(e.pairs.emulatedAt, costs[i])
 		}
@@ -628,7 +547,28 @@ func (e *engine) emulate(ctx context.Context, cs []candidate) error {
 		}
 		points = append(points, p)
 	}
-	return e.st.Put(e.run, results, points)
+	return e.st.Put(e.run, fresh, points)
+}
+
+// emulated enters what the emulation of a design says into its verdict, and
+// returns its costs, nil where a model does not fit.
+func (e *engine) emulated(ctx context.Context, d *design, a *answer, v *verdict) ([]float64, error) {
+	if a.Unfit != "" {
+		v.drop(StageEmulate, Failed, "does not fit", a.Unfit)
+		return nil, nil
+	}
+	for k := range a.Costs {
+		a.Costs[k].Streamed, a.Costs[k].Clusters = v.c.cost[k].Streamed, v.c.cost[k].Clusters
+	}
+	m, err := e.ev.metricsOf(ctx, d, a.Costs, v.c.bound)
+	if err != nil {
+		return nil, err
+	}
+	v.c.cost = a.Costs
+	if why := e.s.broken(d, m); why != "" {
+		v.drop(StageEmulate, Dropped, "breaks a constraint", why)
+	}
+	return e.s.costs(m), nil
 }
 
 // Measured is an emulated design that meets the constraints.
@@ -678,52 +618,30 @@ func (e *engine) confirm(ctx context.Context, front []string) ([]Confirmed, erro
 	for _, id := range front {
 		take(id)
 	}
-	out := make([]Confirmed, len(chosen))
-	began := time.Now()
+	e.progress("confirming", 0, uint64(len(chosen)))
+	ds := make([]*design, len(chosen))
 	for i := range chosen {
-		d := e.s.design(e.measured[chosen[i]].point)
-		vs, err := e.ev.of(ctx, d)
-		if err != nil {
-			return nil, err
-		}
-		key, err := e.ev.key(ctx, StageFull, d)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.ev.once(ctx, StageFull, key, &out[i], func() (err error) {
-			out[i], err = e.confirmOne(ctx, d, vs)
-			return err
-		}); err != nil {
-			return nil, err
-		}
-		out[i].Point = chosen[i]
-		e.progress("confirming", uint64(i+1), uint64(len(chosen)))
+		ds[i] = e.s.design(e.measured[chosen[i]].point)
 	}
-	out = slices.DeleteFunc(out, func(c Confirmed) bool { return c.Models == nil })
-	st := e.stage(StageFull)
-	st.Seen, st.Seconds = len(out), time.Since(began).Seconds()
+	answers, fresh, err := e.answers(ctx, StageFull, ds)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.st.Put(e.run, fresh, nil); err != nil {
+		return nil, err
+	}
+	var out []Confirmed
+	for i := range answers {
+		switch a := &answers[i]; {
+		case a.Unfit != "":
+			return nil, fmt.Errorf("point %s: %s", chosen[i], a.Unfit)
+		case a.Full.Models != nil: // some model ships labelled inputs
+			a.Full.Point = chosen[i]
+			out = append(out, *a.Full)
+		}
+	}
+	e.stage(StageFull).Seen = len(out)
 	return out, nil
-}
-
-// confirmOne runs the labelled inputs of all models of a design.
-func (e *engine) confirmOne(ctx context.Context, d *design, vs []*variant) (Confirmed, error) {
-	c := Confirmed{SameBits: true}
-	for k, v := range vs {
-		if err := v.label(ctx); err != nil {
-			return c, err
-		}
-		if v.labelled == nil {
-			continue
-		}
-		top1, same, err := v.labelled.Emulate(ctx, d.chip, d.clusters)
-		if err != nil {
-			return c, err
-		}
-		c.Models = append(c.Models, e.s.Models[k].Name)
-		c.Top1 = append(c.Top1, top1)
-		c.SameBits = c.SameBits && same
-	}
-	return c, nil
 }
 
 func compareFloat(a, b float64) int {

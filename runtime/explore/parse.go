@@ -25,12 +25,15 @@ const (
 
 // Parse reads a space; file is the name used in errors and the place that other
 // files are relative to.
-func Parse(file string, text []byte) (*Space, error) {
+func Parse(file string, text []byte) (*Space, error) { return parseOn(file, text, nil) }
+
+// parseOn is Parse with the chip that the base names, where it is at hand.
+func parseOn(file string, text []byte, base *arch.Chip) (*Space, error) {
 	root, err := parseYAML(file, text)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{file: file, s: &Space{
+	r := &reader{file: file, given: base, s: &Space{
 		File: file, Text: text, Seed: 1,
 		Funnel: Funnel{Margin: defaultMargin, Emulate: defaultEmulate, Finalists: defaultFinalists},
 	}}
@@ -88,6 +91,7 @@ func parseYAML(file string, text []byte) (root ast.Node, err error) {
 // reader fills a Space and collects all problems.
 type reader struct {
 	file  string
+	given *arch.Chip // the base, nil to load what the space names
 	s     *Space
 	errs  []error
 	nodes map[string]ast.Node // of parameters
@@ -276,6 +280,10 @@ func (r *reader) model(n ast.Node) {
 func (r *reader) base(n ast.Node) {
 	name := r.text(n, "base")
 	if name == "" {
+		return
+	}
+	if r.given != nil {
+		r.s.Base = r.given
 		return
 	}
 	if !slices.Contains(arch.Presets(), name) && !filepath.IsAbs(name) {

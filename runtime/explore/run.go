@@ -8,12 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
-	"situ/models"
 	"situ/runtime/explore/store"
 )
 
@@ -21,6 +17,7 @@ import (
 type Options struct {
 	Workers  int            // 0 for all cores
 	Resume   bool           // continue the latest run of the same space that was not finished
+	Pool     Pool           // computes estimates and emulations on other machines; nil for this one
 	Progress func(Progress) // called now and then, from one goroutine; may be nil
 }
 
@@ -38,17 +35,9 @@ type StageStats struct {
 	Dropped    map[string]int `json:"dropped"`    // by kind of reason
 	Remembered int            `json:"remembered"` // answered from the store
 	Seconds    float64        `json:"seconds"`    // of all workers together
-
-	mu sync.Mutex
 }
 
 func (s *StageStats) dropped(kind string) { s.Dropped[kind]++ }
-
-func (s *StageStats) remember() {
-	s.mu.Lock()
-	s.Remembered++
-	s.mu.Unlock()
-}
 
 // Kept returns how many went on.
 func (s *StageStats) Kept() int {
@@ -133,21 +122,6 @@ func (s *Space) inputs() (Inputs, error) {
 	return in, nil
 }
 
-func (s *Space) modelBytes(name string) ([]byte, error) {
-	if _, ok := models.Find(name); ok {
-		return models.ONNX(name)
-	}
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(s.File), path)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", name, err)
-	}
-	return b, nil
-}
-
 func hashOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:12])
@@ -178,7 +152,7 @@ func Run(ctx context.Context, s *Space, st *store.Store, o Options) (*Report, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	front, confirmed, err := e.all(ctx)
+	front, confirmed, err := e.pooled(ctx)
 	if err != nil {
 		status := store.Stopped
 		if err2 := st.Update(e.run, status, time.Since(e.began).Seconds(), []byte("{}")); err2 != nil {
@@ -212,12 +186,32 @@ func (e *engine) begin(identity string, inputs []byte) (resumed bool, done *Repo
 				}
 				return true, &r, nil
 			}
-			e.run = last.ID
+			e.run, e.uid = last.ID, last.UID
 			return true, nil, e.st.Update(last.ID, store.Running, last.Seconds, []byte("{}"))
 		}
 	}
-	e.run, err = e.st.Begin(&store.Run{Identity: identity, Name: e.s.Name, Space: e.s.Text, Inputs: inputs, Seed: e.s.Seed, Version: e.version, Started: e.began})
+	r := store.Run{Identity: identity, Name: e.s.Name, Space: e.s.Text, Inputs: inputs, Seed: e.s.Seed, Version: e.version, Started: e.began}
+	err = e.st.Begin(&r)
+	e.run, e.uid = r.ID, r.UID
 	return false, nil, err
+}
+
+// pooled runs the stages on the pool, if there is one.
+func (e *engine) pooled(ctx context.Context) ([]string, []Confirmed, error) {
+	pool := e.opts.Pool
+	if pool == nil {
+		return e.all(ctx)
+	}
+	job, err := e.s.job()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := pool.Begin(ctx, e.uid, job); err != nil {
+		return nil, nil, err
+	}
+	front, confirmed, err := e.all(ctx)
+	// The pool is told also when the run was interrupted.
+	return front, confirmed, errors.Join(err, pool.End(context.WithoutCancel(ctx), err == nil))
 }
 
 // all runs the stages.

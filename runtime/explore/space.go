@@ -39,6 +39,9 @@ type ModelRef struct {
 	Name  string           // that ships, or a file
 	Batch string           // symbolic dimension that the parameter batch binds, "" if none
 	Dims  map[string]int64 // other symbolic dimensions
+
+	data  []byte // of the file, where Name is that of a file on another machine
+	title string // and what the model is called there
 }
 
 // Param is one parameter. A free one takes each of Values; of a choice, the

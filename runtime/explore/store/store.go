@@ -11,11 +11,14 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -28,7 +31,7 @@ type Store struct {
 }
 
 // version is that of the schema, kept in the file.
-const version = 1
+const version = 2
 
 const schema = `
 CREATE TABLE results (
@@ -48,7 +51,8 @@ CREATE TABLE runs (
 	started  INTEGER NOT NULL, -- seconds since 1970
 	seconds  REAL NOT NULL,
 	status   TEXT NOT NULL,
-	summary  BLOB NOT NULL -- JSON
+	summary  BLOB NOT NULL, -- JSON
+	uid      TEXT NOT NULL  -- a name that no other run of any store has
 );
 CREATE TABLE points (
 	run      INTEGER NOT NULL REFERENCES runs(id),
@@ -81,7 +85,13 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// migrate makes the tables of a new file and refuses files of other versions.
+// steps bring a file from the version of their index to the next.
+var steps = [version]string{
+	1: "ALTER TABLE runs ADD COLUMN uid TEXT NOT NULL DEFAULT ''; UPDATE runs SET uid = hex(randomblob(16))",
+}
+
+// migrate makes the tables of a new file, brings those of older versions up to
+// date, and refuses files of others.
 func (s *Store) migrate() error {
 	return s.change(func(tx *sql.Tx) error {
 		var v, tables int
@@ -94,11 +104,18 @@ func (s *Store) migrate() error {
 		switch {
 		case v == version:
 			return nil
-		case v != 0 || tables > 0:
+		case v > version || v == 0 && tables > 0:
 			return fmt.Errorf("is not a store of this version of situ (%d, want %d)", v, version)
+		case v == 0:
+			if _, err := tx.Exec(schema); err != nil {
+				return err
+			}
+			v = version
 		}
-		if _, err := tx.Exec(schema); err != nil {
-			return err
+		for ; v < version; v++ {
+			if _, err := tx.Exec(steps[v]); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version))
 		return err
@@ -134,6 +151,33 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
 		return nil, false, nil
 	}
 	return v, err == nil, err
+}
+
+// GetAll returns the values of those of the keys that there are.
+func (s *Store) GetAll(ctx context.Context, keys []string) (map[string][]byte, error) {
+	values := map[string][]byte{}
+	for part := range slices.Chunk(keys, 500) {
+		args := make([]any, len(part))
+		for i, k := range part {
+			args[i] = k
+		}
+		rows, err := s.db.QueryContext(ctx, "SELECT key, value FROM results WHERE key IN (?"+strings.Repeat(",?", len(part)-1)+")", args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var k string
+			var v []byte
+			if err := rows.Scan(&k, &v); err != nil {
+				return nil, errors.Join(err, rows.Close())
+			}
+			values[k] = v
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
 }
 
 // Point is the fate of a point in a run.
@@ -185,6 +229,7 @@ type Run struct {
 	Seconds  float64   `json:"seconds"`
 	Status   string    `json:"status"` // Running, Done or Stopped
 	Summary  []byte    `json:"-"`
+	UID      string    `json:"-"` // a name that no other run of any store has
 }
 
 // Statuses of a run. One that is Running may also have been killed.
@@ -194,14 +239,16 @@ const (
 	Done    = "done"
 )
 
-// Begin enters a new run and returns its number.
-func (s *Store) Begin(r *Run) (int64, error) {
-	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"))
+// Begin enters a new run, and fills in its number and unique name.
+func (s *Store) Begin(r *Run) error {
+	r.UID = rand.Text()
+	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary, uid) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
+		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"), r.UID)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return res.LastInsertId()
+	r.ID, err = res.LastInsertId()
+	return err
 }
 
 // Update sets what changes of a run: status, seconds and summary.
@@ -210,7 +257,7 @@ func (s *Store) Update(id int64, status string, seconds float64, summary []byte)
 	return err
 }
 
-const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary FROM runs"
+const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary, uid FROM runs"
 
 // Runs lists runs, the oldest first; with an identity only those of it.
 func (s *Store) Runs(identity string) ([]Run, error) {
@@ -223,7 +270,7 @@ func (s *Store) Runs(identity string) ([]Run, error) {
 	for rows.Next() {
 		var r Run
 		var seed, started int64
-		if err := rows.Scan(&r.ID, &r.Identity, &r.Name, &r.Space, &r.Inputs, &seed, &r.Version, &started, &r.Seconds, &r.Status, &r.Summary); err != nil {
+		if err := rows.Scan(&r.ID, &r.Identity, &r.Name, &r.Space, &r.Inputs, &seed, &r.Version, &started, &r.Seconds, &r.Status, &r.Summary, &r.UID); err != nil {
 			return nil, err
 		}
 		r.Seed, r.Started = uint64(seed), time.Unix(started, 0)
