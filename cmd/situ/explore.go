@@ -15,6 +15,7 @@ import (
 
 	"situ/runtime/explore"
 	"situ/runtime/explore/page"
+	"situ/runtime/explore/queue"
 	"situ/runtime/explore/store"
 )
 
@@ -23,20 +24,29 @@ const defaultStore = "situ-runs.db"
 func exploreCmd() *cobra.Command {
 	var path string
 	var o explore.Options
+	var f queueFlags
+	var po queue.PoolOptions
 	c := &cobra.Command{
 		Use:   "explore SPACE.yaml",
 		Short: "Find the designs of a space that no other design beats",
 		Long: `Explores the architectures that SPACE.yaml describes: bounds and estimates
 discard most designs, the rest is compiled and emulated. Everything is kept in a
 store; what a store knows is not computed again, and after Ctrl-C or a crash
---resume goes on where the run was.`,
+--resume goes on where the run was. With --queue the designs are evaluated by
+situ worker on other machines.`,
 		Example: `  situ explore docs/examples/digits.yaml
   situ explore space.yaml --store runs.db --resume
+  situ explore space.yaml --queue nats://host:4222
   situ report -o report.html`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Workers < 0 {
+			switch {
+			case o.Workers < 0:
 				return fmt.Errorf("--workers %d: at least 1, or 0 for all cores", o.Workers)
+			case po.AckWait < time.Second:
+				return fmt.Errorf("--ack-wait %v: at least 1s", po.AckWait)
+			case po.Replicas < 0 || po.Replicas > 5:
+				return fmt.Errorf("--replicas %d: 1 to 5, or 0", po.Replicas)
 			}
 			s, err := explore.Load(args[0])
 			if err != nil {
@@ -47,13 +57,24 @@ store; what a store knows is not computed again, and after Ctrl-C or a crash
 				return err
 			}
 			defer st.Close()
+			again := fmt.Sprintf("situ explore %s --store %s --resume", args[0], path)
+			if f.s.URL != "" {
+				po.Server = f.server(cmd)
+				pool, err := queue.NewPool(cmd.Context(), po)
+				if err != nil {
+					return err
+				}
+				defer pool.Close()
+				o.Pool = pool
+				again += " --queue " + f.s.URL
+			}
 			var stop func()
 			o.Progress, stop = progress(cmd)
 			r, err := explore.Run(cmd.Context(), s, st, o)
 			stop()
 			if err != nil {
 				if errors.Is(err, cmd.Context().Err()) {
-					return fmt.Errorf("interrupted; situ explore %s --store %s --resume goes on: %w", args[0], path, err)
+					return fmt.Errorf("interrupted; %s goes on: %w", again, err)
 				}
 				return err
 			}
@@ -67,6 +88,9 @@ store; what a store knows is not computed again, and after Ctrl-C or a crash
 	c.Flags().StringVar(&path, "store", defaultStore, "file that keeps runs and results")
 	c.Flags().BoolVar(&o.Resume, "resume", false, "go on with the latest run of this space that was not finished")
 	c.Flags().IntVar(&o.Workers, "workers", 0, "designs worked on at the same time; 0 for all cores")
+	f.add(c.Flags())
+	c.Flags().DurationVar(&po.AckWait, "ack-wait", time.Minute, "a worker on the queue that says nothing for so long loses its design to another")
+	c.Flags().IntVar(&po.Replicas, "replicas", 0, "copies of the queue on a NATS cluster; 0 for three there and one on a single server")
 	return c
 }
 

@@ -53,7 +53,7 @@ DRAM, or between chips. Try: situ compare digits`,
 	}
 	root.PersistentFlags().Bool("json", false, "print results as JSON")
 	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), quantiseCmd(), accuracyCmd(), disCmd(), asmCmd(), archCmd(), modelCmd(), deviceCmd(),
-		exploreCmd(), runsCmd(), reportCmd())
+		exploreCmd(), workerCmd(), runsCmd(), reportCmd())
 	return root
 }
 
