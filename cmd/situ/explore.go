@@ -230,22 +230,30 @@ func diffRuns(cmd *cobra.Command, st *store.Store, args []string) error {
 
 func exportCmd(with func(func(*cobra.Command, *store.Store, []string) error) func(*cobra.Command, []string) error) *cobra.Command {
 	var out string
-	var csv, force bool
+	var csv, parquet, force bool
 	c := &cobra.Command{
-		Use: "export [RUN] --csv", Short: "All points of a run as a table, the latest run by default",
+		Use: "export [RUN] --csv|--parquet", Short: "All points of a run as a table, the latest run by default",
 		Args: cobra.MaximumNArgs(1),
 		RunE: with(func(cmd *cobra.Command, st *store.Store, args []string) error {
-			if !csv {
-				return errors.New("export needs a format: --csv")
+			switch {
+			case csv == parquet:
+				return errors.New("export needs one format: --csv or --parquet")
+			case parquet && out == "":
+				return errors.New("a Parquet file is not for a terminal; -o FILE names one")
 			}
 			run, err := findRun(st, args)
 			if err != nil {
 				return err
 			}
-			return writeOut(cmd, out, force, func(w io.Writer) error { return explore.WriteCSV(w, st, run) })
+			write := explore.WriteCSV
+			if parquet {
+				write = explore.WriteParquet
+			}
+			return writeOut(cmd, out, force, func(w io.Writer) error { return write(w, st, run) })
 		}),
 	}
 	c.Flags().BoolVar(&csv, "csv", false, "comma-separated values")
+	c.Flags().BoolVar(&parquet, "parquet", false, "a Parquet file, with the space in its metadata")
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write instead of standard output")
 	c.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	return c

@@ -1,12 +1,9 @@
 package explore
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"situ/runtime/explore/store"
@@ -40,62 +37,6 @@ func Rows(st *store.Store, run int64, f func(*Row) error) error {
 		}
 		return f(&r)
 	})
-}
-
-// WriteCSV writes all points of a run: parameters, fate, objectives, and the costs
-// of each model. A cell that is not known is empty.
-func WriteCSV(w io.Writer, st *store.Store, run *store.Run) error {
-	s, err := Parse(run.Name, run.Space)
-	if err != nil {
-		return fmt.Errorf("run %d: its space is not readable here: %w", run.ID, err)
-	}
-	head := []string{"run", "point"}
-	for _, p := range s.Params {
-		head = append(head, p.Name)
-	}
-	head = append(head, "stage", "fate", "reason")
-	for _, o := range s.Objectives {
-		head = append(head, objectives[o].metric)
-	}
-	for _, m := range s.Models {
-		for _, c := range []string{"latency_s", "throughput_per_s", "energy_j", "energy_steady_j"} {
-			head = append(head, m.Name+" "+c)
-		}
-	}
-	out := csv.NewWriter(w)
-	if err := out.Write(head); err != nil {
-		return err
-	}
-	cell := func(v float64, ok bool) string {
-		if !ok || v == 0 {
-			return ""
-		}
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	err = Rows(st, run.ID, func(r *Row) error {
-		line := []string{fmt.Sprint(run.ID), r.Point}
-		for _, x := range r.Settings {
-			line = append(line, x.Value)
-		}
-		line = append(line, r.Stage, r.Fate, r.Reason)
-		for _, o := range s.Objectives {
-			v, ok := r.Values[o.String()]
-			line = append(line, cell(v, ok))
-		}
-		for i := range s.Models {
-			var c ModelCost
-			if i < len(r.Models) {
-				c = r.Models[i]
-			}
-			line = append(line, cell(c.LatencyS, true), cell(c.ThroughputS, true), cell(c.EnergyJ, true), cell(c.EnergySteadyJ, true))
-		}
-		return out.Write(line)
-	})
-	out.Flush()
-	if err == nil {
-		err = out.Error()
-	}
-	return err
 }
 
 // Difference is what differs between two runs.
