@@ -66,7 +66,7 @@ situ worker on other machines.`,
 				}
 				defer pool.Close()
 				o.Pool = pool
-				again += " --queue " + f.s.URL
+				again += " and the same --queue"
 			}
 			var stop func()
 			o.Progress, stop = progress(cmd)
@@ -74,7 +74,7 @@ situ worker on other machines.`,
 			stop()
 			if err != nil {
 				if errors.Is(err, cmd.Context().Err()) {
-					return fmt.Errorf("interrupted; %s goes on: %w", again, err)
+					return fmt.Errorf("interrupted; %s goes on", again)
 				}
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"situ/backend/gpu/cuda"
+	"situ/internal/natstest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,11 +23,18 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs(filepath.Join("..", "..", "docs", "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nats := natstest.URL(natstest.Start(t, nil))
 	testscript.Run(t, testscript.Params{
 		Dir:           filepath.Join("testdata", "script"),
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SHARED", shared)
+			e.Setenv("EXAMPLES", examples)
+			e.Setenv("NATS", nats)
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -73,16 +75,27 @@ func connect(s *Server, name string) (*conn, error) {
 	}
 	var err error
 	if c.nc, err = nats.Connect(s.URL, opts...); err != nil {
-		return nil, fmt.Errorf("queue %s: %w", s.URL, err)
+		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), err)
 	}
 	if c.js, err = jetstream.New(c.nc); err == nil {
 		err = c.check()
 	}
 	if err != nil {
 		c.nc.Close()
-		return nil, fmt.Errorf("queue %s: %w", s.URL, err)
+		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), err)
 	}
 	return c, nil
+}
+
+// redacted returns addresses without the passwords in them.
+func redacted(urls string) string {
+	parts := strings.Split(urls, ",")
+	for i, p := range parts {
+		if u, err := url.Parse(p); err == nil {
+			parts[i] = u.Redacted()
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 // check returns an error when the server has no JetStream. A cluster that is just

@@ -48,6 +48,7 @@ type Pool struct {
 	queued  map[string]bool         // tasks that an earlier process published
 	old     int                     // results of an earlier process that are still to arrive
 	settled chan struct{}           // closed when old is 0
+	heard   time.Time               // when the last result arrived
 	failed  error
 	failure chan struct{} // closed when failed is set
 }
@@ -95,7 +96,7 @@ func (p *Pool) resultSubject(id string) string { return resultSubjects + p.run +
 
 // Begin makes a run ready, or goes on with one that was interrupted.
 func (p *Pool) Begin(ctx context.Context, run string, job *explore.Job) error {
-	p.run, p.program = run, job.Version
+	p.run, p.program, p.heard = run, job.Version, time.Now()
 	for _, m := range job.Models {
 		if m.Hash != "" {
 			if err := p.c.put(ctx, modelObject(m.Hash), m.Data); err != nil {
@@ -167,6 +168,7 @@ func (p *Pool) receive(m jetstream.Msg) {
 		r = result{Error: fmt.Sprintf("the result of task %s is not readable: %v", id, err)}
 	}
 	p.mu.Lock()
+	p.heard = time.Now()
 	if p.old > 0 {
 		if p.old--; p.old == 0 {
 			defer close(p.settled)
@@ -279,12 +281,16 @@ func (p *Pool) watch(ctx context.Context) {
 			p.fail(err)
 			return
 		}
-		if idle := len(tasks) > 0 && info.NumAckPending == 0 && info.NumWaiting == 0; idle != quiet {
-			if quiet = idle; idle {
-				p.c.log("queue: %d tasks wait and no worker takes them; situ worker --queue %s starts one", len(tasks), p.opts.URL)
-			}
-		}
 		p.mu.Lock()
+		silence := time.Since(p.heard)
+		// A task that was given back, or whose worker was lost, counts as taken for a
+		// while.
+		idle := len(tasks) > 0 && info.NumWaiting == 0 && (info.NumAckPending == 0 || silence > 2*p.opts.AckWait)
+		if idle && !quiet {
+			p.c.log("queue: %d tasks wait, no worker asks for one, and none has answered for %v; situ worker --queue %s starts one",
+				len(tasks), silence.Round(time.Second), redacted(p.opts.URL))
+		}
+		quiet = idle
 		for id := range p.waiting {
 			if tasks[p.workSubject(id)] > 0 {
 				delete(lost, id)
