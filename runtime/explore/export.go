@@ -154,7 +154,7 @@ func (g inOrder) Fields() []parquet.Field {
 // null where they are not known. The space and the hashes of its inputs are in the
 // file's metadata.
 func WriteParquet(w io.Writer, st *store.Store, run *store.Run) error {
-	var out *parquet.Writer
+	var out *parquet.GenericWriter[any]
 	var cols []column
 	var row parquet.Row
 	err := export(st, run, func(c []column) error {
@@ -172,7 +172,7 @@ func WriteParquet(w io.Writer, st *store.Store, run *store.Run) error {
 			g.order = append(g.order, c.name)
 		}
 		row = make(parquet.Row, len(cols))
-		out = parquet.NewWriter(w, parquet.NewSchema("points", g), parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowGroup),
+		out = parquet.NewGenericWriter[any](w, parquet.NewSchema("points", g), parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowGroup),
 			parquet.KeyValueMetadata("situ.space", string(run.Space)), parquet.KeyValueMetadata("situ.inputs", string(run.Inputs)),
 			parquet.KeyValueMetadata("situ.version", run.Version))
 		return nil
