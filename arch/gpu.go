@@ -10,6 +10,8 @@ type GPU struct {
 
 	ClockMHz Figure `yaml:"clock_mhz" unit:"MHz" max:"100000"` // the clock that the published tensor peaks are stated at
 	SMs      Figure `yaml:"sms" check:"count" max:"65536"`     // streaming multiprocessors
+	// Compute capability ×10: which instructions there are.
+	Capability Figure `yaml:"compute_capability" check:"count" max:"1000"`
 
 	Tensor   Tensor   `yaml:"tensor"`
 	Cores    Cores    `yaml:"cores"`
@@ -36,7 +38,12 @@ type Tensor struct {
 
 // Cores is everything of an SM that executes ordinary instructions.
 type Cores struct {
-	Lanes        Figure `yaml:"lanes" check:"count" max:"65536"` // 32-bit operations a cycle and SM
+	Lanes        Figure `yaml:"lanes" check:"count" max:"65536"`         // 32-bit operations a cycle and SM
+	IntLanes     Figure `yaml:"integer_lanes" check:"count" max:"65536"` // 32-bit integer operations a cycle and SM
+	Schedulers   Figure `yaml:"schedulers" check:"count" max:"64"`       // warp instructions issued a cycle and SM
+	Latency      Figure `yaml:"latency_cycles" unit:"cycles" max:"1000"` // of dependent arithmetic instructions
+	MaxWarps     Figure `yaml:"max_warps" check:"count" max:"1024"`      // resident on an SM
+	MaxBlocks    Figure `yaml:"max_blocks" check:"count" max:"1024"`     // resident on an SM
 	OpEnergyFJ   Figure `yaml:"op_energy_fj" unit:"fJ" max:"1e9" energy:"yes"`
 	InstEnergyFJ Figure `yaml:"instruction_energy_fj" unit:"fJ" max:"1e9" energy:"yes"` // fetch, decode and issue of one warp instruction
 }
@@ -88,8 +95,10 @@ type Launch struct {
 // Ceiling is the share of each peak that good kernels have been measured to reach.
 type Ceiling struct {
 	Tensor Figure `yaml:"tensor" check:"fraction"`
-	DRAM   Figure `yaml:"dram" check:"fraction"`
-	L2     Figure `yaml:"l2" check:"fraction"`
+	// MMASync is what mma.sync alone reaches, where newer instructions are faster.
+	MMASync Figure `yaml:"mma_sync" check:"fraction"`
+	DRAM    Figure `yaml:"dram" check:"fraction"`
+	L2      Figure `yaml:"l2" check:"fraction"`
 }
 
 // GPUPower is what the board draws besides the switching that is counted per byte
