@@ -22,7 +22,28 @@ func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, 
 // chooser says whether a product is to run on the tensor cores, and its tile.
 type chooser func(gen.ConvTensor, *arch.GPU) (gen.Tile, bool)
 
+// leastCapability is the compute capability ×10 that has every instruction the
+// kernels use: cp.async, and mma.sync of bytes with k = 32.
+const leastCapability = 80
+
+// Runs reports why a GPU cannot run kernels whose PTX is made for a compute
+// capability (×10), nil when it can.
+func Runs(a *arch.GPU, sm int) error {
+	have := a.Capability.Value
+	switch {
+	case have < leastCapability:
+		return fmt.Errorf("%s has compute capability %.1f: the kernels copy with cp.async and multiply with mma.sync.m16n8k32, which need %.1f",
+			a.Name, have/10, leastCapability/10.0)
+	case have < float64(sm):
+		return fmt.Errorf("%s has compute capability %.1f: PTX for sm_%d does not run on it", a.Name, have/10, sm)
+	}
+	return nil
+}
+
 func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
+	if err := Runs(a, leastCapability); err != nil {
+		return nil, err
+	}
 	l := &lowering{
 		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
 		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
@@ -35,6 +56,7 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		l.spans[id] = &span{bytes: storedBytes(g.Type(id)), first: -1, last: -1}
 	}
 	var missing []string
+	shapes := newPlan(g, 1) // for the sizes of products
 	chains := fuseChains(g)
 	for i := range g.Ops {
 		if chains.inner[i] {
@@ -47,7 +69,9 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		}
 		err := errNothing
 		if !l.emptyOperand() {
-			err = l.lower(l.op)
+			if err = l.lower(l.op); err == nil && l.op.Kind.Is(ir.Product) {
+				l.prog.Launches[len(l.prog.Launches)-1].MACs = count(shapes.dims(l.op).macs())
+			}
 		}
 		if err != nil {
 			op := l.op

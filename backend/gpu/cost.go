@@ -31,6 +31,7 @@ type cost struct {
 	fixedS  float64 // launch, ramp, waves
 
 	mapping string // how the work was split, for people
+	counted bool   // insts are all warp instructions, ops do not come on top
 }
 
 // seconds is the time of the kernel: its slowest resource and what does not overlap.

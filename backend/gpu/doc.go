@@ -1,5 +1,6 @@
-// Package gpu compiles graphs to GPU kernels, and says what a graph costs on a
-// GPU by an analytic model.
+// Package gpu compiles graphs to GPU kernels, says what they cost from what an
+// emulator counted of them, and what a graph costs by an analytic model where there
+// are no kernels.
 //
 // Compile (compile.go) lowers each operator of a fixed-point graph to a launch of
 // a kernel of package kernel (lower_product.go, lower_code.go, lower_move.go,
@@ -12,6 +13,10 @@
 // To add an operator: its case in lowering.lower, and a generator in package
 // kernel when none there does it; the tests compare its bits with ir/eval's on
 // the PTX emulator.
+//
+// Measure (measure.go) prices a program: counts.go has what it takes of each launch
+// and how many blocks an SM holds, reuse.go what stays in L2 between launches.
+// prebuilt.go has the PTX that comes with situ.
 //
 // The analytic model is an estimate of tensor-core kernels with traffic counted at
 // registers, shared memory, L2 and DRAM. It does not look at the kernels above.

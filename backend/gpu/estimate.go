@@ -172,7 +172,11 @@ func (m *machine) layer(p *plan, k *kernel, c *cost) Layer {
 func (m *machine) energy(c *cost) Energy {
 	const fj, bits = 1e-15, 8
 	var e Energy
-	e.Compute = fj * (c.ops*m.Cores.OpEnergyFJ.Value + (c.ops/32+c.insts)*m.Cores.InstEnergyFJ.Value)
+	insts := c.insts
+	if !c.counted {
+		insts += c.ops / 32
+	}
+	e.Compute = fj * (c.ops*m.Cores.OpEnergyFJ.Value + insts*m.Cores.InstEnergyFJ.Value)
 	if c.issued > 0 {
 		e.Compute += fj * c.macs * c.macFJ
 	}
@@ -205,21 +209,24 @@ func (r *Report) limitPower(gpu *arch.GPU) {
 
 // notes states what was assumed about data that stays on chip.
 func notes(p *plan, res *residency, opt Options) []string {
-	var ns []string
-	switch {
-	case res.keeps == 1:
-		ns = append(ns, "weights stay in L2 from run to run")
-	case res.keeps > 0:
-		ns = append(ns, fmt.Sprintf("%.0f %% of the weights stay in L2 from run to run", 100*res.keeps))
-	default:
-		ns = append(ns, "weights come from DRAM in every run")
-	}
+	ns := []string{keepsNote(res.keeps)}
 	if opt.Stream {
 		ns = append(ns, fmt.Sprintf("%d kernels launched one by one", len(p.kernels)))
 	} else {
 		ns = append(ns, fmt.Sprintf("%d kernels launched as a captured graph", len(p.kernels)))
 	}
 	return ns
+}
+
+// keepsNote says what share of the weights a run finds in L2.
+func keepsNote(keeps float64) string {
+	switch {
+	case keeps > 0.995:
+		return "weights stay in L2 from run to run"
+	case keeps > 0.005:
+		return fmt.Sprintf("%.0f %% of the weights stay in L2 from run to run", 100*keeps)
+	}
+	return "weights come from DRAM in every run"
 }
 
 func (c *cost) add(d *cost) {

@@ -35,9 +35,11 @@ func (p *Program) Write(dir string, force bool) (err error) {
 		{PTXFile, []byte(p.PTX)},
 		{PlanFile, plan},
 	}
-	_, stat := os.Stat(dir)
-	made := errors.Is(stat, fs.ErrNotExist)
+	made := missingFolders(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		for _, d := range made {
+			os.Remove(d)
+		}
 		return err
 	}
 	if !force {
@@ -48,13 +50,19 @@ func (p *Program) Write(dir string, force bool) (err error) {
 			}
 		}
 	}
-	var temporary []string
+	var temporary, placed []string
 	defer func() {
 		for _, t := range temporary {
 			os.Remove(t)
 		}
-		if err != nil && made {
-			os.Remove(dir) // only when it is empty
+		if err == nil {
+			return
+		}
+		for _, f := range placed {
+			os.Remove(f)
+		}
+		for _, d := range made {
+			os.Remove(d) // only when it is empty
 		}
 	}()
 	for _, f := range files {
@@ -76,11 +84,27 @@ func (p *Program) Write(dir string, force bool) (err error) {
 			}
 			continue
 		}
+		_, stat := os.Lstat(path)
 		if err := os.Rename(temporary[i], path); err != nil {
 			return err
 		}
+		if errors.Is(stat, fs.ErrNotExist) {
+			placed = append(placed, path)
+		}
 	}
 	return nil
+}
+
+// missingFolders returns the folders that making dir will make, the innermost
+// first.
+func missingFolders(dir string) []string {
+	var out []string
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			return out
+		}
+		out = append(out, d)
+	}
 }
 
 // plan is the program as JSON, one buffer, input, output or launch a line.

@@ -96,6 +96,18 @@ func TestWrite(t *testing.T) {
 	if err != nil || len(files) != 3 {
 		t.Errorf("%d files are left, want 3 (%v)", len(files), err)
 	}
+	// One of the files cannot be placed: those before it go again.
+	bad := filepath.Join(t.TempDir(), "out")
+	if err := os.MkdirAll(filepath.Join(bad, PTXFile, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.PTX = "ptx"
+	if err := p.Write(bad, true); err == nil {
+		t.Error("replaced a folder by a file")
+	}
+	if left, err := os.ReadDir(bad); err != nil || len(left) != 1 {
+		t.Errorf("%v is left, want the folder that was there alone (%v)", left, err)
+	}
 	file := filepath.Join(dir, PlanFile)
 	if err := p.Write(filepath.Join(file, "sub"), false); err == nil {
 		t.Error("writing below a file succeeded")

@@ -63,6 +63,7 @@ type Launch struct {
 	Block  [3]int   `json:"block"`
 	Shared int      `json:"shared_bytes"` // dynamic shared memory
 	Args   []Arg    `json:"args"`
+	MACs   int64    `json:"-"` // useful multiply-accumulates
 }
 
 // storedBytes returns what a tensor takes in a buffer.
