@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"situ/ir"
 )
@@ -22,9 +23,24 @@ type Comparison struct {
 	Warnings []string
 }
 
+// CompareOptions say what Compare runs.
+type CompareOptions struct {
+	// Batches are the inputs of one run, a result for each on every target. Without
+	// any, one input alone, with the target's best throughput beside.
+	Batches []int
+	// Exact runs everything in whole, however long it takes: outputs of large
+	// batches, and every thread block of GPU kernels.
+	Exact bool
+}
+
+// wholeMACs is how many multiply-accumulates a run of a batch may have for its
+// outputs to be computed and compared: some seconds.
+const wholeMACs = 4e9
+
 // Compare runs a model on each target: compiled and emulated on
-// processing-in-memory architectures, by the analytic model on GPUs.
-func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q QuantOptions) (*Comparison, error) {
+// processing-in-memory architectures; compiled to kernels whose work is counted on
+// GPUs, or by the analytic model where there are none.
+func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q QuantOptions, o CompareOptions) (*Comparison, error) {
 	if len(on) == 0 {
 		return nil, errors.New("no target given")
 	}
@@ -44,37 +60,83 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
-	inputs, warnings, err := chooseInputs(m, nil, q, Full)
+	for _, n := range o.Batches {
+		if err := checkBatch(n); err != nil {
+			return nil, err
+		}
+	}
+	batches, most := o.Batches, 1
+	if len(batches) == 0 {
+		batches = []int{1}
+		for _, t := range targets {
+			if t.GPU != nil {
+				most = throughputBatch
+			}
+		}
+	}
+	inputs, err := ownInputs(m, q, max(most, slices.Max(batches)))
 	if err != nil {
 		return nil, err
 	}
-	c := &Comparison{Title: title(p), Warnings: append(p.Warnings, warnings...)}
+	c := &Comparison{Title: title(p), Warnings: p.Warnings}
+	if o.Batches == nil {
+		c.Title += "   batch 1"
+	}
 	for _, t := range targets {
-		if t.GPU != nil {
-			r, err := runGPU(p, t)
+		for _, n := range batches {
+			b, err := p.batch(n)
+			if err != nil {
+				return nil, err
+			}
+			r, err := b.compareOn(ctx, t, p, inputs, o)
 			if err != nil {
 				return nil, err
 			}
 			c.Results = append(c.Results, r)
-			continue
 		}
-		r, outputs, err := runPIM(ctx, p, t, inputs, RunOptions{})
-		if err != nil {
-			return nil, err
-		}
-		r.Fallback = p.Fallback
-		r.Outputs = describe(outputNames(m.Graph), outputs)
-		if r.Agreement, err = agreement(ctx, p, inputs, outputs); err != nil {
-			return nil, err
-		}
-		c.Results = append(c.Results, r)
-		if c.Accuracy == nil && m.Ships != nil {
+		if c.Accuracy == nil && m.Ships != nil && t.Chip != nil {
 			if c.Accuracy, err = accuracy(ctx, p, t); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return c, nil
+}
+
+// compareOn runs the prepared model b, a batch of one, on a target.
+func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inputs [][]*ir.Tensor, o CompareOptions) (*Result, error) {
+	sets := inputs[:b.Batch]
+	in, err := stack(sets)
+	if err != nil {
+		return nil, err
+	}
+	var r *Result
+	var outputs []*ir.Tensor
+	if t.GPU != nil {
+		var steady [][]*ir.Tensor
+		if o.Batches == nil {
+			steady = inputs[:throughputBatch]
+		}
+		r, outputs, err = runGPU(ctx, b, t, in, o, steady)
+	} else {
+		ro := RunOptions{}
+		if float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
+			ro.Mode = TimingOnly
+		}
+		r, outputs, err = runPIM(ctx, b, t, in, ro)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Fallback = b.Fallback
+	if outputs != nil {
+		r.Outputs = describe(outputNames(one.Model.Graph), outputs)
+		if r.Agreement, err = agreement(ctx, one, sets, outputs); err != nil {
+			return nil, err
+		}
+	}
+	r.perInference(b.Batch)
+	return r, nil
 }
 
 // accuracy measures top-1 of a model that ships on its test images, on the

@@ -24,7 +24,7 @@ dram:
 		t.Fatal(err)
 	}
 	energies := func(on ...string) map[string]Energy {
-		c, err := Compare(context.Background(), "digits", on, ModelOptions{}, QuantOptions{})
+		c, err := Compare(context.Background(), "digits", on, ModelOptions{}, QuantOptions{}, CompareOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

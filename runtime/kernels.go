@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"situ/backend/gpu"
+	"situ/emulator/ptx"
 )
 
 // KernelSummary describes a model compiled to GPU kernels.
@@ -50,6 +51,9 @@ func CompileKernels(ctx context.Context, name string, t *Target, dir string, mo 
 	if missing != nil && !errors.Is(missing, gpu.ErrNoLLC) {
 		return nil, missing
 	}
+	if err := gpu.Runs(t.GPU, o.SM); err != nil {
+		return nil, err
+	}
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err
@@ -69,6 +73,8 @@ func CompileKernels(ctx context.Context, name string, t *Target, dir string, mo 
 		prog.SM = o.SM
 	} else if err := prog.Assemble(ctx, llc, o.SM); err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", m.Name, t.Name, err)
+	} else if err := fits(prog, t); err != nil {
+		return nil, fmt.Errorf("model %s on %s: %w", m.Name, t.Name, err)
 	}
 	if err := prog.Write(dir, o.Force); err != nil {
 		return nil, err
@@ -82,4 +88,20 @@ func CompileKernels(ctx context.Context, name string, t *Target, dir string, mo 
 		Arena: prog.Buffers[0].Bytes, Constants: prog.Buffers[1].Bytes, PTX: prog.PTX != "", CompileS: time.Since(start).Seconds(),
 	}
 	return r, nil
+}
+
+// fits reports the first kernel of which not one thread block fits on an SM. PTX of
+// which the emulator knows an instruction not is let pass.
+func fits(prog *gpu.Program, t *Target) error {
+	mod, err := ptx.Parse(prog.PTX, gpu.PTXFile)
+	if err != nil {
+		return nil
+	}
+	d := &emulation{program: prog, card: t.GPU, module: mod}
+	for i := range prog.Launches {
+		if _, err := d.caches(&prog.Launches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -119,7 +119,7 @@ func emulate(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor) (
 // measured fills a Result from the report of one inference on a chip.
 func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 	res := &Result{
-		Model: p.Model, Target: t.Name, Quant: p.Quant,
+		Model: p.Model, Target: t.Name, Quant: p.Quant, Batch: 1, Method: Emulated,
 		LatencyS: seconds(r.LatencyPS), Cycles: r.Cycles, MACs: r.MACs,
 		Utilisation: r.Utilisation,
 		Energy:      Energy(r.Energy), Bytes: Bytes(r.Bytes), Compulsory: r.Compulsory,
@@ -248,7 +248,7 @@ func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor
 		return nil, nil, err
 	}
 	if o.Mode == FunctionalOnly {
-		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
+		return &Result{Model: c.program.Model, Target: t.Name, Quant: c.program.Quant, Batch: 1, Method: Emulated, Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
 			Fallback: []Fallback{}, Outputs: []Output{}}, outputs, nil
 	}
 	res := measured(r, c.program, t)

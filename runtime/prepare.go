@@ -33,6 +33,7 @@ type Prepared struct {
 	CameQuantised bool   // the model brought its own scales
 	Quant         string // for people
 	MACs          int64  // of the model as it came
+	Batch         int    // inputs that Fixed takes at once
 	Fallback      []Fallback
 	Warnings      []string
 
@@ -49,7 +50,7 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	if m.Graph == nil {
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
-	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
+	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Batch: 1, Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
 	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
 	if p.CameQuantised {
 		p.Quant = "as the model came"

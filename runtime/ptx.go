@@ -15,6 +15,76 @@ import (
 // maxDeviceBytes bounds the device memory of the PTX emulator.
 const maxDeviceBytes = 8 << 30
 
+// emulation is a program for a GPU on the PTX emulator.
+type emulation struct {
+	program *gpu.Program
+	card    *arch.GPU
+	module  *ptx.Module
+	memory  *ptx.Memory
+	base    map[string]uint64 // of each buffer
+}
+
+// newEmulation reads the PTX of a program.
+func newEmulation(p *gpu.Program, card *arch.GPU) (*emulation, error) {
+	m, err := ptx.Parse(p.PTX, gpu.PTXFile)
+	return &emulation{program: p, card: card, module: m}, err
+}
+
+// config is the launch of l with its arguments in the program's buffers.
+func (d *emulation) config(l *gpu.Launch) (ptx.LaunchConfig, error) {
+	caches, err := d.caches(l)
+	cfg := ptx.LaunchConfig{Grid: l.Grid, Block: l.Block, SharedBytes: l.Shared, Memory: d.memory, Caches: caches}
+	for _, a := range l.Args {
+		cfg.Args = append(cfg.Args, ptx.U64(d.base[a.Buffer]+uint64(a.Offset)))
+	}
+	return cfg, err
+}
+
+// caches are those of the card as blocks of a launch find them.
+func (d *emulation) caches(l *gpu.Launch) (ptx.Caches, error) {
+	k, err := d.module.Kernel(l.Kernel)
+	if err != nil {
+		return ptx.Caches{}, err
+	}
+	shared := k.SharedBytes + l.Shared
+	n, err := gpu.Resident(d.card, l.Block[0]*l.Block[1]*l.Block[2], k.LiveRegisters, shared)
+	if err != nil {
+		return ptx.Caches{}, fmt.Errorf("kernel %s of %s %q: %w", l.Kernel, l.Op, l.Node, err)
+	}
+	return ptx.Caches{L1Bytes: gpu.L1Share(d.card, n, shared), L2Bytes: gpu.L2Usable(d.card), Resident: n * int(d.card.SMs.Int())}, nil
+}
+
+// run runs every kernel in whole on memory of its own. counted, unless nil, is
+// handed what each launch did.
+func (d *emulation) run(ctx context.Context, inputs []*ir.Tensor, counted func(i int, c *ptx.Counters)) error {
+	d.memory = ptx.NewMemory(maxDeviceBytes)
+	var err error
+	if d.base, err = fill(d.memory, d.program, inputs); err != nil {
+		return err
+	}
+	for i := range d.program.Launches {
+		l := &d.program.Launches[i]
+		cfg, err := d.config(l)
+		if err != nil {
+			return err
+		}
+		c, err := d.module.Launch(ctx, l.Kernel, cfg)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", l.Op, l.Node, err)
+		}
+		if counted != nil {
+			counted(i, c)
+		}
+	}
+	return nil
+}
+
+// outputs reads what the last run left for g, the graph that the program was
+// compiled from.
+func (d *emulation) outputs(g *ir.Graph) ([]*ir.Tensor, error) {
+	return fetch(d.memory, d.program, g, d.base)
+}
+
 // emulateKernels compiles a prepared model to GPU kernels and returns the outputs
 // that their PTX computes on the PTX emulator.
 func emulateKernels(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
@@ -22,38 +92,61 @@ func emulateKernels(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Te
 	if err != nil {
 		return nil, err
 	}
-	mod, err := ptx.Parse(prog.PTX, gpu.PTXFile)
+	d, err := newEmulation(prog, t.GPU)
 	if err != nil {
 		return nil, err
 	}
-	mem := ptx.NewMemory(maxDeviceBytes)
-	base, err := fill(mem, prog, inputs)
-	if err != nil {
+	if err := d.run(ctx, inputs, nil); err != nil {
 		return nil, err
 	}
-	for _, l := range prog.Launches {
-		cfg := ptx.LaunchConfig{Grid: l.Grid, Block: l.Block, SharedBytes: l.Shared, Memory: mem}
-		for _, a := range l.Args {
-			cfg.Args = append(cfg.Args, ptx.U64(base[a.Buffer]+uint64(a.Offset)))
-		}
-		if _, err := mod.Launch(ctx, l.Kernel, cfg); err != nil {
-			return nil, fmt.Errorf("%s %q: %w", l.Op, l.Node, err)
-		}
-	}
-	return fetch(mem, prog, p.Fixed, base)
+	return d.outputs(p.Fixed)
 }
 
-// kernelsOf compiles a fixed-point graph for a GPU, down to PTX.
+// kernelsOf compiles a fixed-point graph for a GPU, down to PTX: what comes with situ
+// where there is any, else by llc.
 func kernelsOf(ctx context.Context, g *ir.Graph, card *arch.GPU) (*gpu.Program, error) {
-	llc, err := gpu.FindLLC(ctx, gpu.DefaultSM)
-	if err != nil {
-		return nil, err
-	}
 	prog, err := gpu.Compile(g, card)
 	if err != nil {
 		return nil, err
 	}
+	if prog.UsePrebuilt(gpu.DefaultSM) {
+		return prog, nil
+	}
+	llc, err := gpu.FindLLC(ctx, gpu.DefaultSM)
+	if err != nil {
+		return nil, err
+	}
 	return prog, prog.Assemble(ctx, llc, gpu.DefaultSM)
+}
+
+// ShippedKernels returns the programs, without PTX, that comparing the model that
+// ships on the default targets takes.
+func ShippedKernels(ctx context.Context) ([]*gpu.Program, error) {
+	m, err := OpenModel("digits", ModelOptions{})
+	if err != nil {
+		return nil, err
+	}
+	p, err := Prepare(ctx, m, QuantOptions{})
+	if err != nil {
+		return nil, err
+	}
+	t, err := OpenTarget("h100")
+	if err != nil {
+		return nil, err
+	}
+	var out []*gpu.Program
+	for _, n := range []int{1, throughputBatch} {
+		b, err := p.batch(n)
+		if err != nil {
+			return nil, err
+		}
+		prog, err := gpu.Compile(b.Fixed, t.GPU)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, prog)
+	}
+	return out, nil
 }
 
 // A deviceMemory is the memory that kernels run on, emulated or of a card.

@@ -1,13 +1,16 @@
 package runtime
 
 // Result is what one model costs on one target. Every number is one that the
-// emulator or the GPU model counted; field names are the JSON of --json.
+// emulator or the GPU model counted; field names are the JSON of --json. Times
+// are of a run of Batch inputs, everything else is of one inference.
 type Result struct {
 	Model  string `json:"model"`
 	Target string `json:"target"`
 	Quant  string `json:"quant"`
+	Batch  int    `json:"batch"`  // inputs of one run
+	Method string `json:"method"` // where the figures come from: emulated, counted, sampled or analytic
 
-	LatencyS      float64 `json:"latency_s"`        // of one inference, weights resident where the target keeps them
+	LatencyS      float64 `json:"latency_s"`        // of one run, weights resident where the target keeps them
 	ThroughputS   float64 `json:"throughput_per_s"` // inferences a second at steady state
 	Cycles        int64   `json:"cycles"`           // of the latency
 	MACs          int64   `json:"macs"`             // useful multiply-accumulates of one inference
@@ -97,6 +100,7 @@ type LayerCost struct {
 	Energy  Energy  `json:"energy_j"`
 	Bytes   Bytes   `json:"bytes"`
 	Mapping string  `json:"mapping,omitempty"`
+	Bound   string  `json:"bound,omitempty"` // the resource a GPU's kernel waits for
 }
 
 // Peak is what the target could do, for the roofline.

@@ -63,11 +63,11 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
-	r := &RunReport{Title: title(p), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
+	r := &RunReport{Title: title(p) + "   batch 1", Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
 	res.Fallback = p.Fallback
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(outputNames(m.Graph), outputs)
-		res.Agreement, err = agreement(ctx, p, inputs, outputs)
+		res.Agreement, err = agreement(ctx, p, [][]*ir.Tensor{inputs}, outputs)
 	}
 	return r, err
 }
@@ -124,33 +124,65 @@ func chooseInputs(m *Model, given []named, q QuantOptions, mode Mode) ([]*ir.Ten
 		return in, nil, err
 	case mode == TimingOnly:
 		return nil, nil, nil
-	case m.Ships != nil:
-		images, _, err := m.Ships.Test()
-		if err != nil {
-			return nil, nil, err
-		}
-		return []*ir.Tensor{ir.NewTensor(ir.F32, m.Graph.Type(m.Graph.Inputs[0]).Shape, images[0])}, nil, nil
 	}
-	in, err := synthetic(m.Graph, q.Seed)
-	return in, nil, err
+	sets, err := ownInputs(m, q, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sets[0], nil, nil
 }
 
-// agreement compares outputs of the emulator with the evaluator's on the same
-// fixed-point graph and with those of the model as it came.
-func agreement(ctx context.Context, p *Prepared, inputs, outputs []*ir.Tensor) (*Agreement, error) {
-	fixed, err := evaluate(ctx, p.Fixed, inputs)
-	if err != nil {
-		return nil, err
+// ownInputs takes n test inputs that ship with the model, again from the first when
+// there are fewer, or makes seeded synthetic ones, which repeat.
+func ownInputs(m *Model, q QuantOptions, n int) ([][]*ir.Tensor, error) {
+	sets := make([][]*ir.Tensor, n)
+	if m.Ships != nil {
+		images, _, err := m.Ships.Test()
+		if err != nil {
+			return nil, err
+		}
+		for i := range sets {
+			sets[i] = []*ir.Tensor{ir.NewTensor(ir.F32, m.Graph.Type(m.Graph.Inputs[0]).Shape, images[i%len(images)])}
+		}
+		return sets, nil
 	}
-	float, err := evaluate(ctx, p.Model.Graph, inputs)
+	const different = 8 // as many as tell entries of a batch apart
+	for i := range sets {
+		if i >= different {
+			sets[i] = sets[i%different]
+			continue
+		}
+		var err error
+		if sets[i], err = synthetic(m.Graph, q.Seed+uint64(i)); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}
+
+// agreement compares outputs of the emulator for a batch of inputs with the
+// evaluator's for each of them on the fixed-point graph, and with those of the model
+// as it came. p takes one input at a time.
+func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs []*ir.Tensor) (*Agreement, error) {
+	got, err := unstack(outputs, len(inputs))
 	if err != nil {
 		return nil, err
 	}
 	a := &Agreement{BitExact: true}
 	d := difference{exact: true}
-	for i := range outputs {
-		a.BitExact = a.BitExact && sameBits(outputs[i], fixed[i])
-		d.add(compare(outputs[i], float[i], 0))
+	for k, in := range inputs {
+		fixed, err := evaluate(ctx, p.Fixed, in)
+		if err != nil {
+			return nil, err
+		}
+		float, err := evaluate(ctx, p.Model.Graph, in)
+		if err != nil {
+			return nil, err
+		}
+		for i := range fixed {
+			a.BitExact = a.BitExact && sameBits(got[k][i], fixed[i])
+			d.add(compare(got[k][i], float[i], 0))
+		}
 	}
 	a.MaxAbsError = d.maxAbs
 	if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
@@ -173,7 +205,7 @@ func title(p *Prepared) string {
 	if p.Model.Ships != nil {
 		what += "   " + p.Model.Ships.Description
 	}
-	return fmt.Sprintf("%s   %s MACs   %s   batch 1", what, count(p.MACs), p.Quant)
+	return fmt.Sprintf("%s   %s MACs   %s", what, count(p.MACs), p.Quant)
 }
 
 // count formats a large number: 1,480,000 is "1.48 M".

@@ -14,11 +14,13 @@ func compareCmd() *cobra.Command {
 	var qf quantFlags
 	var on, html string
 	var force bool
+	var co runtime.CompareOptions
 	c := &cobra.Command{
 		Use:   "compare MODEL",
 		Short: "Time, energy and data movement of a model on several targets, side by side",
 		Example: `  situ compare digits
-  situ compare model.onnx --on corsair-card,edge-dimc,h100,l4 --html report.html`,
+  situ compare model.onnx --on corsair-card,edge-dimc,h100,l4 --html report.html
+  situ compare model.onnx --on corsair-card,h100 --batch 1,8,64`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			mo, err := mf.options()
@@ -26,7 +28,7 @@ func compareCmd() *cobra.Command {
 				return err
 			}
 			stop := spinner(cmd, "comparing")
-			cmp, err := runtime.Compare(cmd.Context(), args[0], split(on), mo, qf.o)
+			cmp, err := runtime.Compare(cmd.Context(), args[0], split(on), mo, qf.o, co)
 			stop()
 			if err != nil {
 				return err
@@ -52,6 +54,8 @@ func compareCmd() *cobra.Command {
 	qf.add(c.Flags())
 	c.Flags().StringVar(&on, "on", "corsair-card,h100", "targets: names of presets or architecture files, separated by commas")
 	c.Flags().StringVar(&html, "html", "", "also write a self-contained page to this file")
+	c.Flags().IntSliceVar(&co.Batches, "batch", nil, "inputs of one run, a column for each on every target, as in --batch 1,8,64")
+	c.Flags().BoolVar(&co.Exact, "exact", false, "run every thread block of GPU kernels and compute outputs of large batches, however long it takes")
 	c.Flags().BoolVar(&force, "force", false, "replace the --html file if it exists")
 	return c
 }

@@ -35,6 +35,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SHARED", shared)
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("NATS", nats)
+			// Where testscript puts the command, to make a PATH without anything else.
+			e.Setenv("SITU", filepath.SplitList(e.Getenv("PATH"))[0])
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {

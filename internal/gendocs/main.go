@@ -1,7 +1,8 @@
 // Command gendocs writes the reference pages that follow from tables in the
 // code: docs/isa.md from the instruction table, docs/ir.md from the
-// operator table and docs/operators.md from the importer's table. With -check it writes
-// nothing and fails when a page is stale.
+// operator table and docs/operators.md from the importer's table; and the PTX that
+// comes with situ (backend/gpu/prebuilt), which needs llc. With -check it writes
+// nothing and fails when something is stale.
 package main
 
 import (
@@ -33,6 +34,9 @@ func main() {
 		if err := update(p.path, p.write, *check); err != nil {
 			log.Fatal(err)
 		}
+	}
+	if err := prebuiltKernels(*check); err != nil {
+		log.Fatal(err)
 	}
 }
 

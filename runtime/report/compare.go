@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -54,6 +55,10 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		}
 	}
 	row("", func(r *runtime.Result) string { return r.Target })
+	row("figures", func(r *runtime.Result) string { return r.Method })
+	if severalBatches(rs) || rs[0].Batch > 1 {
+		row("batch", func(r *runtime.Result) string { return fmt.Sprint(r.Batch) })
+	}
 	row("latency", func(r *runtime.Result) string { return Unit(r.LatencyS, "s") })
 	row("throughput, steady", func(r *runtime.Result) string { return Unit(r.ThroughputS, "/s") })
 	row("energy per inference", func(r *runtime.Result) string { return Unit(r.Energy.Total, "J") })
@@ -77,18 +82,33 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		if r.Load == nil {
 			return ""
 		}
-		return Bytes(r.Load.DRAMBytes) + ", " + Unit(r.Load.TimeS, "s") + ", " + Unit(r.Load.EnergyJ, "J")
+		return Bytes(r.Load.DRAMBytes)
 	})
-	row("utilisation, one input", func(r *runtime.Result) string { return percent(r.Utilisation) })
+	row("  time to load them", func(r *runtime.Result) string {
+		if r.Load == nil {
+			return ""
+		}
+		return Unit(r.Load.TimeS, "s")
+	})
+	row("  energy to load them", func(r *runtime.Result) string {
+		if r.Load == nil {
+			return ""
+		}
+		return Unit(r.Load.EnergyJ, "J")
+	})
+	row("utilisation, one run", func(r *runtime.Result) string { return percent(r.Utilisation) })
 	row("utilisation, steady", func(r *runtime.Result) string { return percent(r.UtilisationTP) })
 	if err := g.write(w); err != nil {
 		return err
 	}
 	var b strings.Builder
+	if s := sameBits(rs); s != "" {
+		b.WriteString("\n" + wrap(s) + "\n")
+	}
 	if acc != nil {
 		fmt.Fprintf(&b, "\ntop-1 on %d test images: %s (float %s)", acc.Images, percent(acc.Fixed), percent(acc.Float))
 		if acc.SameBits {
-			b.WriteString("; emulator and reference evaluator agree on every bit")
+			b.WriteString("; emulator and reference evaluator agree on every bit of these, too")
 		}
 		b.WriteString("\n")
 	}
@@ -101,6 +121,47 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// severalBatches reports whether results are told apart by their batch.
+func severalBatches(rs []*runtime.Result) bool {
+	return slices.ContainsFunc(rs, func(r *runtime.Result) bool { return r.Batch != rs[0].Batch })
+}
+
+// label names a result.
+func label(r *runtime.Result, several bool) string {
+	if several {
+		return fmt.Sprintf("%s at batch %d", r.Target, r.Batch)
+	}
+	return r.Target
+}
+
+// sameBits says whose outputs have been compared with the reference evaluator's.
+func sameBits(rs []*runtime.Result) string {
+	var same, differ []string
+	for _, r := range rs {
+		switch {
+		case r.Agreement == nil:
+		case r.Agreement.BitExact:
+			same = append(same, label(r, severalBatches(rs)))
+		default:
+			differ = append(differ, label(r, severalBatches(rs)))
+		}
+	}
+	var parts []string
+	switch {
+	case len(same) == len(rs) && len(rs) > 2:
+		parts = append(parts, "the same bits as the reference evaluator in every column")
+	case same != nil:
+		parts = append(parts, fmt.Sprintf("the same bits as the reference evaluator on %s", strings.Join(same, ", ")))
+	}
+	if differ != nil {
+		parts = append(parts, fmt.Sprintf("other bits on %s", strings.Join(differ, ", ")))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "outputs: " + strings.Join(parts, "; ")
 }
 
 // notes lists what a reader must know of each target; what holds for all is said
@@ -117,7 +178,7 @@ func notes(rs []*runtime.Result) []string {
 			if of[n] == nil {
 				order = append(order, n)
 			}
-			of[n] = append(of[n], r.Target)
+			of[n] = append(of[n], label(r, severalBatches(rs)))
 		}
 	}
 	for i, n := range order {
@@ -184,53 +245,4 @@ func fallbacks(fs []runtime.Fallback) string {
 		parts = append(parts, fmt.Sprintf("%s %q (%s of the element operations)", f.Op, f.Node, percent(f.Share)))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Conclusion says in one sentence which target needs least energy and at which
-// level most of its advantage over the most hungry one lies. It is empty with
-// fewer than two targets.
-func Conclusion(rs []*runtime.Result) string {
-	if len(rs) < 2 {
-		return ""
-	}
-	best, worst := rs[0], rs[1]
-	for _, r := range rs {
-		if r.Energy.Total < best.Energy.Total {
-			best = r
-		}
-		if r.Energy.Total > worst.Energy.Total {
-			worst = r
-		}
-	}
-	if best.Energy.Total <= 0 || worst.Energy.Total/best.Energy.Total < 1.005 {
-		return fmt.Sprintf("%s and %s need about the same energy.", best.Target, worst.Target)
-	}
-	gap := worst.Energy.Total - best.Energy.Total
-	var at level
-	var most float64
-	for _, l := range levels {
-		if d := l.energy(&worst.Energy) - l.energy(&best.Energy); d > most {
-			most, at = d, l
-		}
-	}
-	s := fmt.Sprintf("%s needs %s less energy per inference than %s; ", best.Target, Times(worst.Energy.Total/best.Energy.Total), worst.Target)
-	numbers := fmt.Sprintf("%s against %s", Unit(at.energy(&best.Energy), "J"), Unit(at.energy(&worst.Energy), "J"))
-	if share := most / gap; share > 1.005 {
-		s += fmt.Sprintf("the difference is %s (%s): %s; in the rest together %s needs more.", at.name, at.why, numbers, best.Target)
-	} else {
-		s += fmt.Sprintf("%.0f %% of the difference is %s (%s): %s.", 100*share, at.name, at.why, numbers)
-	}
-	if b, w := best.Steady.Total, worst.Steady.Total; b > 0 && w > 0 {
-		if b <= w {
-			s += fmt.Sprintf(" At steady state it is %s against %s, %s less.", Unit(b, "J"), Unit(w, "J"), Times(w/b))
-		} else {
-			s += fmt.Sprintf(" At steady state the order turns: %s against %s.", Unit(b, "J"), Unit(w, "J"))
-		}
-	}
-	if best.LatencyS > 1.05*worst.LatencyS {
-		s += fmt.Sprintf(" One input takes it %s longer.", Times(best.LatencyS/worst.LatencyS))
-	} else if worst.LatencyS > 1.05*best.LatencyS {
-		s += fmt.Sprintf(" One input is also %s faster.", Times(worst.LatencyS/best.LatencyS))
-	}
-	return s
 }

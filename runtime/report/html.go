@@ -18,6 +18,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 }).Parse(pageText))
 
 type section struct {
+	Name                 string
 	Result               *runtime.Result
 	EnergyPlot, TimePlot template.HTML
 }
@@ -51,15 +52,16 @@ func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error 
 		Energy: template.HTML(energy), Steady: template.HTML(steady), Roofline: template.HTML(roof),
 	}
 	for _, r := range rs {
-		e, err := layerPlot(r, "Energy of each layer, "+r.Target, "J", func(l *runtime.LayerCost) float64 { return l.Energy.Total })
+		name := label(r, severalBatches(rs))
+		e, err := layerPlot(r, "Energy of each layer, "+name, "J", func(l *runtime.LayerCost) float64 { return l.Energy.Total })
 		if err != nil {
 			return err
 		}
-		t, err := layerPlot(r, "Time of each layer, "+r.Target, "s", func(l *runtime.LayerCost) float64 { return l.TimeS })
+		t, err := layerPlot(r, "Time of each layer, "+name, "s", func(l *runtime.LayerCost) float64 { return l.TimeS })
 		if err != nil {
 			return err
 		}
-		data.Sections = append(data.Sections, section{r, template.HTML(e), template.HTML(t)})
+		data.Sections = append(data.Sections, section{name, r, template.HTML(e), template.HTML(t)})
 	}
 	return page.Execute(w, data)
 }

@@ -58,7 +58,7 @@ func energyPlot(rs []*runtime.Result, title string, of func(*runtime.Result) *ru
 	p.Legend.Top = true
 	names := make([]string, len(rs))
 	for i, r := range rs {
-		names[i] = r.Target
+		names[i] = label(r, severalBatches(rs))
 	}
 	p.NominalX(names...)
 	var below *plotter.BarChart
@@ -141,14 +141,14 @@ func rooflinePlot(rs []*runtime.Result) (string, error) {
 		}
 		line.Color = series[i%len(series)]
 		line.Width = vg.Points(1.5)
-		dots, err := plotter.NewScatter(plotter.XYs{{X: at, Y: float64(r.MACs) / r.LatencyS}, {X: at, Y: float64(r.MACs) * r.ThroughputS}})
+		dots, err := plotter.NewScatter(plotter.XYs{{X: at, Y: float64(r.MACs) * float64(r.Batch) / r.LatencyS}, {X: at, Y: float64(r.MACs) * r.ThroughputS}})
 		if err != nil {
 			return "", err
 		}
 		dots.Color = line.Color
 		dots.Shape = draw.CircleGlyph{}
 		p.Add(line, dots)
-		p.Legend.Add(r.Target+" (dots: one input, steady)", line, dots)
+		p.Legend.Add(label(r, severalBatches(rs))+" (dots: one run, steady)", line, dots)
 	}
 	if !drawn {
 		return "", nil

@@ -38,12 +38,12 @@ func TestWrap(t *testing.T) {
 }
 
 func results() []*runtime.Result {
-	a := &runtime.Result{Target: "pim", LatencyS: 1e-6, ThroughputS: 2e6, Compulsory: 100,
+	a := &runtime.Result{Target: "pim", Batch: 1, Method: runtime.Emulated, LatencyS: 1e-6, ThroughputS: 2e6, Compulsory: 100,
 		Energy: runtime.Energy{Total: 3e-6, SRAM: 2e-6, DRAM: 1e-6}, Steady: runtime.Energy{Total: 2e-6},
 		Bytes: runtime.Bytes{DRAM: 50}, Fallback: []runtime.Fallback{{Node: "sm", Op: "softmax", Share: 0.01}},
 		Layers: []runtime.LayerCost{{Name: "c1", Op: "conv2d", TimeS: 1e-6, Energy: runtime.Energy{Total: 1e-6}}},
 		MACs:   1000, Peak: runtime.Peak{MACsPerS: 1e12, DRAMBytesPerS: 1e9}}
-	b := &runtime.Result{Target: "gpu", LatencyS: 4e-6, ThroughputS: 1e6, Compulsory: 100,
+	b := &runtime.Result{Target: "gpu", Batch: 1, Method: runtime.Counted, LatencyS: 4e-6, ThroughputS: 1e6, Compulsory: 100,
 		Energy: runtime.Energy{Total: 30e-6, SRAM: 3e-6, DRAM: 27e-6}, Steady: runtime.Energy{Total: 1e-6},
 		Bytes: runtime.Bytes{DRAM: 200}, Fallback: a.Fallback}
 	return []*runtime.Result{a, b}
@@ -73,7 +73,7 @@ func TestCompare(t *testing.T) {
 	for _, want := range []string{
 		"latency                         1.00 µs    4.00 µs\n",
 		"  DRAM × compulsory                0.50       2.00\n",
-		"top-1 on 10 test images: 80.0 % (float 90.0 %); emulator and reference evaluator agree on every bit\n",
+		"top-1 on 10 test images: 80.0 % (float 90.0 %); emulator and reference evaluator agree on every bit of these, too\n",
 		"all: in float32: softmax \"sm\" (1.00 % of the element operations)\n",
 	} {
 		if !strings.Contains(b.String(), want) {
