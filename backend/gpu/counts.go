@@ -83,9 +83,6 @@ func L2Usable(a *arch.GPU) int { return int(a.L2.Bytes.Value * a.L2.UsableFracti
 
 func roundUpTo(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// macs returns the multiply-accumulates that the launch's kernel executed.
-func (c *Counts) macs() float64 { return c.TensorMACs + c.DotMACs }
-
 // beyondFirst is the traffic of one launch between L2 and DRAM beyond the first
 // read and the last write of each sector: what did not stay in L2 within the
 // launch.

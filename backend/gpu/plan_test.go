@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"situ/ir"
+	"situ/ir/irtest"
 )
 
 // layers lists the kernels of a graph by their operators.
@@ -20,44 +21,44 @@ func layers(r *Report) []string {
 func TestFusion(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		build func(b *netBuilder) ir.ValueID
+		build func(b *irtest.Net) ir.ValueID
 		want  []string
 	}{
-		{"residual joins the later product", func(b *netBuilder) ir.ValueID {
-			x := b.input(1, 8, 8, 16)
-			return b.add(b.conv(x, 16, 3, 1, 1, true), b.conv(x, 16, 1, 1, 1, false))
+		{"residual joins the later product", func(b *irtest.Net) ir.ValueID {
+			x := b.Input(1, 8, 8, 16)
+			return b.Add(b.Conv(x, 16, 3, 1, 1, true), b.Conv(x, 16, 1, 1, 1, false))
 		}, []string{"conv2d", "conv2d+add"}},
-		{"a value with two readers is written", func(b *netBuilder) ir.ValueID {
-			x := b.conv(b.input(1, 8, 8, 16), 16, 3, 1, 1, false)
-			return b.add(b.add(x, x), x)
+		{"a value with two readers is written", func(b *irtest.Net) ir.ValueID {
+			x := b.Conv(b.Input(1, 8, 8, 16), 16, 3, 1, 1, false)
+			return b.Add(b.Add(x, x), x)
 		}, []string{"conv2d", "add+add"}},
-		{"graph input as residual", func(b *netBuilder) ir.ValueID {
-			x := b.input(1, 8, 8, 16)
-			return b.add(b.conv(x, 16, 3, 1, 1, false), x)
+		{"graph input as residual", func(b *irtest.Net) ir.ValueID {
+			x := b.Input(1, 8, 8, 16)
+			return b.Add(b.Conv(x, 16, 3, 1, 1, false), x)
 		}, []string{"conv2d+add"}},
-		{"reshape is free and does not part a kernel", func(b *netBuilder) ir.ValueID {
-			x := b.conv(b.input(1, 8, 8, 16), 16, 1, 1, 1, false)
-			x = b.must(b.g.Add(ir.Reshape, "flat", &ir.ShapeAttr{Shape: []int{1, 1024}}, x))
-			return b.must(b.g.Add(ir.Dequantize, "real", nil, x))
+		{"reshape is free and does not part a kernel", func(b *irtest.Net) ir.ValueID {
+			x := b.Conv(b.Input(1, 8, 8, 16), 16, 1, 1, 1, false)
+			x = b.Must(b.G.Add(ir.Reshape, "flat", &ir.ShapeAttr{Shape: []int{1, 1024}}, x))
+			return b.Must(b.G.Add(ir.Dequantize, "real", nil, x))
 		}, []string{"conv2d+dequantize"}},
-		{"a broadcast operand is not the tile at hand", func(b *netBuilder) ir.ValueID {
-			x := b.input(1, 8, 8, 16)
-			gate := b.conv(b.must(b.g.AddTyped(ir.ReduceMean, "mean", &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, b.code(1, 1, 1, 16), x)), 16, 1, 1, 1, false)
-			return b.must(b.g.AddTyped(ir.Mul, "scale", nil, b.code(1, 8, 8, 16), x, gate))
+		{"a broadcast operand is not the tile at hand", func(b *irtest.Net) ir.ValueID {
+			x := b.Input(1, 8, 8, 16)
+			gate := b.Conv(b.Must(b.G.AddTyped(ir.ReduceMean, "mean", &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, b.Code(1, 1, 1, 16), x)), 16, 1, 1, 1, false)
+			return b.Must(b.G.AddTyped(ir.Mul, "scale", nil, b.Code(1, 8, 8, 16), x, gate))
 		}, []string{"reducemean", "conv2d", "mul"}},
-		{"concatenation is written in place", func(b *netBuilder) ir.ValueID {
-			x := b.input(1, 8, 8, 16)
-			y := b.must(b.g.Add(ir.Concat, "cat", &ir.AxisAttr{Axis: 3}, b.conv(x, 16, 1, 1, 1, false), b.conv(x, 16, 3, 1, 1, false)))
-			return b.conv(y, 8, 1, 1, 1, false)
+		{"concatenation is written in place", func(b *irtest.Net) ir.ValueID {
+			x := b.Input(1, 8, 8, 16)
+			y := b.Must(b.G.Add(ir.Concat, "cat", &ir.AxisAttr{Axis: 3}, b.Conv(x, 16, 1, 1, 1, false), b.Conv(x, 16, 3, 1, 1, false)))
+			return b.Conv(y, 8, 1, 1, 1, false)
 		}, []string{"conv2d", "conv2d", "conv2d"}},
-		{"constants are computed at load", func(b *netBuilder) ir.ValueID {
-			c := b.g.AddConst("c", ir.Zeros(ir.F32, 8), nil)
-			c = b.must(b.g.Add(ir.Exp, "e", nil, c))
-			return b.must(b.g.Add(ir.Add, "sum", nil, b.g.AddInput("x", ir.TypeOf(ir.F32, 8)), c))
+		{"constants are computed at load", func(b *irtest.Net) ir.ValueID {
+			c := b.G.AddConst("c", ir.Zeros(ir.F32, 8), nil)
+			c = b.Must(b.G.Add(ir.Exp, "e", nil, c))
+			return b.Must(b.G.Add(ir.Add, "sum", nil, b.G.AddInput("x", ir.TypeOf(ir.F32, 8)), c))
 		}, []string{"add"}},
 	} {
-		b := newNet(t, tt.name)
-		r := estimate(t, b.done(tt.build(b)), device(t, "h100"), Options{})
+		b := irtest.NewNet(t, tt.name)
+		r := estimate(t, b.Done(tt.build(b)), device(t, "h100"), Options{})
 		if got := layers(r); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: kernels %v, want %v", tt.name, got, tt.want)
 		}
@@ -65,15 +66,15 @@ func TestFusion(t *testing.T) {
 }
 
 func TestDepthwiseUsesLanes(t *testing.T) {
-	b := newNet(t, "depthwise")
-	r := estimate(t, b.done(b.conv(b.input(1, 56, 56, 144), 144, 3, 1, 144, true)), device(t, "h100"), Options{})
+	b := irtest.NewNet(t, "depthwise")
+	r := estimate(t, b.Done(b.Conv(b.Input(1, 56, 56, 144), 144, 3, 1, 144, true)), device(t, "h100"), Options{})
 	if l := r.Layers[0]; l.Mapping != "lanes, direct convolution" || l.MACs != 56*56*144*9 {
 		t.Errorf("depthwise: mapping %q, %d multiply-accumulates", l.Mapping, l.MACs)
 	}
 }
 
 func TestResNet50Counts(t *testing.T) {
-	g := resnet50(t)
+	g := irtest.ResNet50(t)
 	for _, batch := range []int{1, 8} {
 		r := estimate(t, g, device(t, "a100"), Options{Batch: batch})
 		if want := int64(4_089_184_256 * batch); r.MACs != want {
@@ -92,10 +93,10 @@ func TestResNet50Counts(t *testing.T) {
 
 func TestInt4WeightsMoveHalf(t *testing.T) {
 	traffic := func(d ir.DType) int64 {
-		b := newNet(t, "gemv")
-		w := b.g.AddConst("w", ir.Zeros(d, 16384, 16384), ir.PerTensor(0.01, 0))
-		out := b.must(b.g.AddTyped(ir.MatMul, "gemv", nil, b.code(1, 16384), b.input(1, 16384), w))
-		return estimate(t, b.done(out), device(t, "l4"), Options{}).Bytes.DRAM
+		b := irtest.NewNet(t, "gemv")
+		w := b.G.AddConst("w", ir.Zeros(d, 16384, 16384), ir.PerTensor(0.01, 0))
+		out := b.Must(b.G.AddTyped(ir.MatMul, "gemv", nil, b.Code(1, 16384), b.Input(1, 16384), w))
+		return estimate(t, b.Done(out), device(t, "l4"), Options{}).Bytes.DRAM
 	}
 	full, half := traffic(ir.I8), traffic(ir.I4)
 	if full < 1<<28 || half < 1<<27 || float64(half) > 0.51*float64(full) {
@@ -105,8 +106,8 @@ func TestInt4WeightsMoveHalf(t *testing.T) {
 
 func TestWeightsThatFitStayInL2(t *testing.T) {
 	dram := func(width int) (int64, []string) {
-		b := newNet(t, "mlp")
-		r := estimate(t, b.done(b.dense(b.input(1, width), width)), device(t, "l4"), Options{})
+		b := irtest.NewNet(t, "mlp")
+		r := estimate(t, b.Done(b.Dense(b.Input(1, width), width)), device(t, "l4"), Options{})
 		return r.Bytes.DRAM, r.Notes
 	}
 	if n, notes := dram(4096); n > 4096*2 || !strings.Contains(notes[0], "stay in L2") {
@@ -119,7 +120,7 @@ func TestWeightsThatFitStayInL2(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	gpu := device(t, "l4")
-	small := func() *ir.Graph { b := newNet(t, "small"); return b.done(b.dense(b.input(1, 8), 8)) }()
+	small := func() *ir.Graph { b := irtest.NewNet(t, "small"); return b.Done(b.Dense(b.Input(1, 8), 8)) }()
 	huge := &ir.Graph{Name: "huge"}
 	x := huge.AddInput("x", ir.TypeOf(ir.F32, 1<<20, 1<<20))
 	y, err := huge.Add(ir.MatMul, "square", nil, x, x)

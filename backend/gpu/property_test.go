@@ -7,33 +7,34 @@ import (
 
 	"situ/arch"
 	"situ/ir"
+	"situ/ir/irtest"
 
 	"pgregory.net/rapid"
 )
 
 // randomNet draws a small convolutional network with branches.
 func randomNet(t *testing.T, rt *rapid.T) *ir.Graph {
-	b := newNet(t, "random")
+	b := irtest.NewNet(t, "random")
 	size := rapid.IntRange(1, 40).Draw(rt, "size")
-	x := b.input(1, size, size, rapid.IntRange(1, 80).Draw(rt, "channels"))
+	x := b.Input(1, size, size, rapid.IntRange(1, 80).Draw(rt, "channels"))
 	for range rapid.IntRange(1, 8).Draw(rt, "layers") {
-		s := b.g.Type(x).Shape
+		s := b.G.Type(x).Shape
 		switch rapid.IntRange(0, 5).Draw(rt, "layer") {
 		case 0:
-			x = b.conv(x, rapid.IntRange(1, 300).Draw(rt, "out"), 2*rapid.IntRange(0, 2).Draw(rt, "k")+1, rapid.IntRange(1, 2).Draw(rt, "stride"), 1, true)
+			x = b.Conv(x, rapid.IntRange(1, 300).Draw(rt, "out"), 2*rapid.IntRange(0, 2).Draw(rt, "k")+1, rapid.IntRange(1, 2).Draw(rt, "stride"), 1, true)
 		case 1:
-			x = b.conv(x, s[3], 3, 1, s[3], true)
+			x = b.Conv(x, s[3], 3, 1, s[3], true)
 		case 2:
-			x = b.add(b.conv(x, s[3], 3, 1, 1, false), x)
+			x = b.Add(b.Conv(x, s[3], 3, 1, 1, false), x)
 		case 3:
-			x = b.must(b.g.Add(ir.MaxPool, b.name("pool"), &ir.PoolAttr{Kernel: [2]int{1, 1}, Strides: [2]int{2, 2}, Dilations: [2]int{1, 1}}, x))
+			x = b.Must(b.G.Add(ir.MaxPool, b.Name("pool"), &ir.PoolAttr{Kernel: [2]int{1, 1}, Strides: [2]int{2, 2}, Dilations: [2]int{1, 1}}, x))
 		case 4:
-			x = b.must(b.g.Add(ir.Concat, b.name("cat"), &ir.AxisAttr{Axis: 3}, b.conv(x, 8, 1, 1, 1, true), b.conv(x, 24, 3, 1, 1, true)))
+			x = b.Must(b.G.Add(ir.Concat, b.Name("cat"), &ir.AxisAttr{Axis: 3}, b.Conv(x, 8, 1, 1, 1, true), b.Conv(x, 24, 3, 1, 1, true)))
 		case 5:
-			x = b.must(b.g.Add(ir.Transpose, b.name("turn"), &ir.PermAttr{Perm: []int{0, 2, 1, 3}}, x))
+			x = b.Must(b.G.Add(ir.Transpose, b.Name("turn"), &ir.PermAttr{Perm: []int{0, 2, 1, 3}}, x))
 		}
 	}
-	return b.done(x)
+	return b.Done(x)
 }
 
 func TestProperties(t *testing.T) {

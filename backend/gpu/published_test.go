@@ -6,6 +6,7 @@ import (
 
 	"situ/arch"
 	"situ/ir"
+	"situ/ir/irtest"
 )
 
 func device(t testing.TB, name string) *arch.GPU {
@@ -29,7 +30,7 @@ func estimate(t testing.TB, g *ir.Graph, gpu *arch.GPU, opt Options) *Report {
 // MLPerf Inference v3.1, closed division, NVIDIA, Offline: any batch may be used,
 // so the model's best batch is compared.
 func TestResNet50MeetsMLPerf(t *testing.T) {
-	g := resnet50(t)
+	g := irtest.ResNet50(t)
 	for _, tt := range []struct {
 		gpu       string
 		published float64 // samples/s
@@ -95,8 +96,8 @@ func TestA100ProductsMeetMeasurements(t *testing.T) {
 func TestFullRatePowerIsPlausible(t *testing.T) {
 	for _, name := range []string{"a100", "h100", "l4"} {
 		gpu := device(t, name)
-		b := newNet(t, "gemm")
-		int8 := b.done(b.dense(b.input(8192, 8192), 8192))
+		b := irtest.NewNet(t, "gemm")
+		int8 := b.Done(b.Dense(b.Input(8192, 8192), 8192))
 		for _, g := range []*ir.Graph{int8, matmul16(t, 8192, 8192, 8192)} {
 			r := estimate(t, g, gpu, Options{})
 			share := r.PowerW / gpu.Power.TDPW.Value

@@ -1,0 +1,122 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"situ/backend/gpu"
+	"situ/ir"
+	"situ/ir/irtest"
+)
+
+// countGraph prices a fixed-point graph on a GPU from samples of its kernels.
+func countGraph(t *testing.T, g *ir.Graph, card string, batch int) *gpu.Report {
+	t.Helper()
+	ctx := context.Background()
+	on, err := OpenTarget(card)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := kernelsOf(ctx, g, on.GPU)
+	if errors.Is(err, gpu.ErrNoLLC) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEmulation(prog, on.GPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := synthetic(g, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.count(ctx, g, in, 0, sampleBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gpu.Measure(prog, on.GPU, c.counts, batch, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// LLMCompass measured fp16 products on A100 (ae/figure5, hardware). The kernels here
+// multiply int8, so each is an int8 product of twice the depth, whose operands have
+// the same bytes and which takes the tensor cores as long; only its result is smaller.
+// The measurements contain a host's wait of about 25 µs (see
+// backend/gpu.TestA100ProductsMeetMeasurements).
+func TestCountedProductsBesideMeasurements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts products of up to 5 T multiply-accumulates")
+	}
+	const hostS = 25e-6
+	var sum, worst float64
+	rows := []struct {
+		what     string
+		m, n, k  int
+		measured float64 // seconds
+	}{
+		{"GEMM", 64, 12288, 12288, tflops(64, 12288, 12288, 102)},
+		{"GEMM", 256, 12288, 12288, tflops(256, 12288, 12288, 243)},
+		{"GEMM", 1024, 12288, 12288, tflops(1024, 12288, 12288, 258)},
+		{"GEMM", 4096, 12288, 12288, tflops(4096, 12288, 12288, 277)},
+		{"GEMM", 8192, 256, 256, tflops(8192, 256, 256, 30)},
+		{"GEMM", 8192, 512, 512, tflops(8192, 512, 512, 91)},
+		{"GEMM", 8192, 1024, 1024, tflops(8192, 1024, 1024, 185)},
+		{"GEMM", 8192, 2048, 2048, tflops(8192, 2048, 2048, 244)},
+		{"GEMM", 8192, 4096, 4096, tflops(8192, 4096, 4096, 269)},
+		{"GEMM", 8192, 8192, 8192, tflops(8192, 8192, 8192, 278)},
+		{"GPT-3 QKV, prefill", 16384, 9216, 12288, 13.72e-3},
+		{"GPT-3 Wo, prefill", 16384, 12288, 3072, 4.54e-3},
+		{"GPT-3 W1, prefill", 16384, 12288, 12288, 17.46e-3},
+		{"GPT-3 QKV, decode", 8, 9216, 12288, 0.212e-3},
+		{"GPT-3 Wo, decode", 8, 12288, 3072, 0.069e-3},
+		{"GPT-3 W1, decode", 8, 12288, 12288, 0.186e-3},
+	}
+	for _, tt := range rows {
+		b := irtest.NewNet(t, "gemm")
+		r := countGraph(t, b.Done(b.Dense(b.Input(tt.m, 2*tt.k), tt.n)), "a100", 1)
+		got := r.LatencyS + hostS
+		off := got/tt.measured - 1
+		sum += math.Abs(off)
+		worst = max(worst, math.Abs(off))
+		t.Logf("| %s %d×%d×%d | %.3g ms | %.3g ms | %+.0f %% | %s | %.0f W |", tt.what, tt.m, tt.n, tt.k, 1e3*tt.measured, 1e3*got, 100*off, r.Layers[0].Bound, r.PowerW)
+	}
+	t.Logf("mean deviation %.0f %%, largest %.0f %%", 100*sum/float64(len(rows)), 100*worst)
+}
+
+// tflops returns the seconds of a product at a measured rate.
+func tflops(m, n, k int, rate float64) float64 {
+	return 2 * float64(m) * float64(n) * float64(k) / (rate * 1e12)
+}
+
+// MLPerf Inference v3.1, closed division, Offline: 88,526 images a second on one H100
+// and 12,882 on one L4, of kernels that are better than those situ writes.
+func TestCountedResNet50BesideMLPerf(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts ResNet-50 at batch 64")
+	}
+	const batch = 64
+	one := &Prepared{Model: &Model{Name: "resnet50"}, Fixed: irtest.ResNet50(t), Batch: 1}
+	p, err := one.batch(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		card      string
+		published float64
+	}{{"h100", 88526}, {"l4", 12881.7}} {
+		r := countGraph(t, p.Fixed, tt.card, batch)
+		off := r.ThroughputPerS/tt.published - 1
+		t.Logf("| ResNet-50 Offline, %s | %.0f /s | %.0f /s | %+.0f %% | %.2f mJ an image, %.0f W |", tt.card, tt.published, r.ThroughputPerS, 100*off, 1e3*r.Energy.Total()/batch, r.PowerW)
+		// Worse kernels than the ones measured: never faster, and not absurdly slow.
+		if off > 0 || off < -0.8 {
+			t.Errorf("%s: %+.0f %% of the published rate", tt.card, 100*off)
+		}
+	}
+}
