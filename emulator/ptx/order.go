@@ -12,7 +12,8 @@ type order struct {
 	stopped bool
 	pending map[int][]transaction
 	group   [][]transaction // blocks resident together
-	groups  int32           // drained so far
+	taken   int             // blocks of the group, those drained early included
+	groups  int32           // of resident blocks before this one
 	entries int             // transactions in group
 	free    [][]transaction
 
@@ -43,9 +44,13 @@ func newOrder(l *launch, total int) *order {
 		o.own = true
 		size := l.cfg.Caches.L2Bytes
 		if l.blocks != nil {
-			// Between two sampled blocks lie fewer others, and less of what
-			// they would have brought in.
-			size = int(float64(size) * float64(total) / float64(l.grid))
+			// Beside a sampled block run fewer others, and between two lie
+			// fewer, and less of what they would have brought in.
+			of := l.grid
+			if total <= o.resident {
+				of = min(l.grid, o.resident)
+			}
+			size = int(float64(size) * float64(total) / float64(of))
 		}
 		o.l2 = NewL2(size)
 	}
@@ -87,8 +92,13 @@ func (o *order) admit(i int, stream []transaction) {
 		o.cond.Broadcast()
 		o.group = append(o.group, s)
 		o.entries += len(s)
-		if len(o.group) >= o.resident || o.entries >= maxEntries {
+		o.taken++
+		if full := o.taken == o.resident; full || o.entries >= maxEntries {
 			o.drain()
+			if full {
+				o.groups++
+				o.taken = 0
+			}
 		}
 	}
 }
@@ -102,7 +112,6 @@ func (o *order) stop() {
 
 // drain sends the group through L2, a turn of each block after the other.
 func (o *order) drain() {
-	o.groups++
 	for at, left := 0, true; left; at += turn {
 		left = false
 		for _, s := range o.group {
