@@ -135,7 +135,7 @@ func checkNumbers(op *Op, in []Type, t Type) error {
 	}
 	switch d := in[0].DType; {
 	case d.IsFloat():
-	case op.Kind.Is(FloatOnly), op.Kind == Softmax:
+	case op.Kind.Is(FloatOnly), op.Kind == Softmax, op.Kind == LayerNorm:
 		return fmt.Errorf("takes floating-point operands, got %s", d)
 	case op.Kind.Is(Product):
 		return fmt.Errorf("takes floating-point or quantised operands, got %s without quantisation (reinterpret gives it one)", d)
@@ -167,9 +167,18 @@ func checkQuantised(op *Op, in []Type, t Type) error {
 	if op.Kind.Is(Product) {
 		return checkProduct(op, in, t)
 	}
-	for i, u := range append(slices.Clone(in), t) {
+	coded := in
+	if op.Kind == LayerNorm {
+		coded = in[:1]
+		for i, u := range in[1:] {
+			if u.DType != Invalid && u.DType != F32 {
+				return fmt.Errorf("operand %d is %s, want f32", i+1, describe(u))
+			}
+		}
+	}
+	for i, u := range append(slices.Clone(coded), t) {
 		what := fmt.Sprintf("operand %d", i)
-		if i == len(in) {
+		if i == len(coded) {
 			what = "result"
 		}
 		if !isCode8(u) || !u.Quant.IsPerTensor() {

@@ -29,6 +29,7 @@ const (
 	TopK
 	Det
 	Sample
+	LayerNorm
 
 	// Element-wise with two operands (NumPy broadcasting).
 	Add
@@ -81,8 +82,9 @@ const (
 	Acosh
 	Atanh
 
-	// Element-wise with three operands.
+	// Element-wise with more operands.
 	Where
+	MulAdd
 
 	// Shape.
 	Reshape
@@ -137,6 +139,11 @@ type BinaryAttr struct {
 	Act *Act `ir:"act,opt"`
 }
 
+// MulAddAttr belongs to MulAdd.
+type MulAddAttr struct {
+	Subtract bool `ir:"subtract,opt"` // the second product
+}
+
 // PoolAttr belongs to MaxPool and AvgPool. The result's spatial shape is that
 // of floor((in + pads − dilation·(kernel−1) − 1) / stride) + 1; ceil mode is
 // expressed at import as larger bottom and right pads. Padding is never part of
@@ -162,6 +169,12 @@ type ReduceAttr struct {
 // GatherElements.
 type AxisAttr struct {
 	Axis int `ir:"axis"`
+}
+
+// NormAttr belongs to LayerNorm. With RMS the mean is not subtracted.
+type NormAttr struct {
+	Epsilon float32 `ir:"epsilon"`
+	RMS     bool    `ir:"rms,opt"`
 }
 
 // LRNAttr belongs to LRN: y = x / (bias + alpha/size · Σ x²)^beta over a window

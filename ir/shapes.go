@@ -172,6 +172,22 @@ func lrnShape(op *Op, in []Type) ([]int, error) {
 	return in[0].Shape, axisIn(a.Axis, in[0])
 }
 
+func normShape(op *Op, in []Type) ([]int, error) {
+	s := in[0].Shape
+	if len(s) == 0 {
+		return nil, errors.New("x has no dimension to normalise along")
+	}
+	if e := op.Attr.(*NormAttr).Epsilon; !(e >= 0) {
+		return nil, fmt.Errorf("epsilon is %v, want 0 or more", e)
+	}
+	for i, what := range []string{"gamma", "beta"} {
+		if u := in[1+i]; u.DType != Invalid && (len(u.Shape) != 1 || u.Shape[0] != s[len(s)-1]) {
+			return nil, fmt.Errorf("%s has shape %v, want [%d]", what, u.Shape, s[len(s)-1])
+		}
+	}
+	return s, finite("epsilon", op.Attr.(*NormAttr).Epsilon)
+}
+
 func finite(what string, v ...float32) error {
 	for _, x := range v {
 		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -188,6 +204,17 @@ func binaryShape(op *Op, in []Type) ([]int, error) {
 		}
 	}
 	return broadcast(in[0].Shape, in[1].Shape)
+}
+
+func mulAddShape(_ *Op, in []Type) ([]int, error) {
+	shape := in[0].Shape
+	for _, t := range in[1:] {
+		var err error
+		if shape, err = broadcast(shape, t.Shape); err != nil {
+			return nil, err
+		}
+	}
+	return shape, nil
 }
 
 func clipShape(op *Op, in []Type) ([]int, error) {

@@ -116,6 +116,8 @@ var opTable = [numOpKinds]OpInfo{
 		shape: detShape, Doc: "determinants of the matrices x […,N,N]"},
 	Sample: {Name: "sample", Operands: []string{"x", "at"}, Flags: FloatOnly, Attr: &SampleAttr{}, optAttr: true,
 		shape: sampleShape, Doc: "elements of x [N,spatial…,C] between its own: at [N,…,n] holds a coordinate for each of the n spatial dimensions, the first element's centre being 0"},
+	LayerNorm: {Name: "layernorm", Operands: []string{"x", "gamma?", "beta?"}, Flags: FixedPoint, Attr: &NormAttr{},
+		shape: normShape, Doc: "(x − mean) / √(variance + epsilon) · gamma + beta along the last axis, or with rms x / √(mean of squares + epsilon) · gamma + beta; gamma and beta [N] stay float32 in fixed point"},
 
 	Add: {Name: "add", Operands: []string{"a", "b"}, Flags: Elementwise | FixedPoint, Attr: &BinaryAttr{}, optAttr: true,
 		shape: binaryShape, Doc: "a + b"},
@@ -215,6 +217,8 @@ var opTable = [numOpKinds]OpInfo{
 
 	Where: {Name: "where", Operands: []string{"cond", "a", "b"}, Flags: Elementwise | FixedPoint,
 		shape: whereShape, Doc: "a where cond (bool) holds, else b; of codes those of one quantisation"},
+	MulAdd: {Name: "muladd", Operands: []string{"a", "b", "c", "d"}, Flags: Elementwise | FixedPoint, Attr: &MulAddAttr{}, optAttr: true,
+		shape: mulAddShape, Doc: "a · b + c · d, or with subtract a · b − c · d; in fixed point rounded once"},
 
 	Reshape: {Name: "reshape", Operands: []string{"x"}, Flags: MovesCodes | FixedPoint, Attr: &ShapeAttr{},
 		shape: reshapeShape, Doc: "the same elements in the same order under another shape"},

@@ -79,16 +79,19 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := findMasks(g)
 	seen := make([]*histogram, len(g.Values))
 	for i := range seen {
 		if g.Values[i].Type.DType == ir.F32 && g.Values[i].Const == nil {
-			seen[i] = &histogram{bins: q.Method != MinMax}
+			// A histogram that holds a mask's numbers tells nothing else apart.
+			mask := m.alone[i] && m.axis[i] < 0
+			seen[i] = &histogram{bins: q.Method != MinMax && !mask, masked: m.alone[i]}
 		}
 	}
 	for i, in := range q.Inputs {
 		var bad error
 		_, err := e.Run(s.ctx, in, eval.Options{MemoryLimit: MemoryLimit, Observe: func(id ir.ValueID, t *ir.Tensor) {
-			if h := seen[id]; h != nil && bad == nil && !h.add(ir.Data[float32](t)) {
+			if h := seen[id]; h != nil && bad == nil && !h.add(m.reachable(id, t)) {
 				bad = fmt.Errorf("value %q is NaN or infinite%s", g.Value(id).Name, culprits(g, id))
 			}
 		}})
@@ -100,12 +103,14 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 		}
 	}
 	s.ranges = make([]Range, len(g.Values))
+	fell := make([]bool, len(g.Values))
 	for i, h := range seen {
 		if h != nil {
-			s.ranges[i] = h.find(q.Method, q.Percentile/100)
+			s.ranges[i], fell[i] = h.find(q.Method, q.Percentile/100), h.fell
 		}
 	}
-	return g, nil
+	s.floors = m.floors(s.ranges, fell)
+	return g, saturate(s.ctx, g, s.ranges)
 }
 
 // culprits names a constant behind a value that is NaN or infinite, as the
@@ -138,14 +143,19 @@ const histBins = 2048
 // not depend on the order of the values beyond the bin a value is in.
 type histogram struct {
 	bins   bool // otherwise only the ends are kept
+	masked bool // −∞ is allowed and not counted
+	fell   bool // −∞ has come
 	limit  float64
 	count  [histBins]int64
 	n      int64
 	lo, hi float64
 }
 
-// add counts values and reports whether all were finite.
+// add counts values and reports whether all were allowed: finite, or −∞ in a mask.
 func (h *histogram) add(values []float32) bool {
+	if h.masked {
+		values = h.withoutInfinite(values)
+	}
 	if len(values) == 0 {
 		return true
 	}
@@ -186,6 +196,16 @@ func (h *histogram) add(values []float32) bool {
 		h.count[min(max(int(v*scale+histBins/2), 0), histBins-1)]++
 	}
 	return true
+}
+
+// withoutInfinite leaves −∞ out.
+func (h *histogram) withoutInfinite(values []float32) []float32 {
+	fallen := func(v float32) bool { return v == -inf }
+	if !slices.ContainsFunc(values, fallen) {
+		return values
+	}
+	h.fell = true
+	return slices.DeleteFunc(slices.Clone(values), fallen)
 }
 
 func (h *histogram) double() {

@@ -29,7 +29,7 @@ func Fallbacks(g *ir.Graph) []Fallback {
 			continue
 		}
 		float := g.Type(op.Out).DType.IsFloat() ||
-			slices.ContainsFunc(op.In, func(id ir.ValueID) bool { return id != ir.NoValue && g.Type(id).DType.IsFloat() })
+			op.Kind != ir.LayerNorm && slices.ContainsFunc(op.In, func(id ir.ValueID) bool { return id != ir.NoValue && g.Type(id).DType.IsFloat() })
 		if float {
 			list = append(list, Fallback{Node: op.Name, Op: op.Kind.String()})
 			work = append(work, n)

@@ -230,6 +230,14 @@ func (f *fixer) lower(old ir.ValueID, t ir.Type) (ir.ValueID, error) {
 	switch u.Kind {
 	case ir.Add, ir.Sub, ir.Mul:
 		return f.onCodes(u, &ir.BinaryAttr{Act: act}, t)
+	case ir.LayerNorm:
+		if act == nil {
+			return f.normalised(u, t)
+		}
+	case ir.MulAdd:
+		if act == nil {
+			return f.mulAdd(u, t)
+		}
 	case ir.AvgPool, ir.ReduceMean, ir.ReduceSum, ir.Softmax:
 		if act != nil || u.Kind == ir.Softmax && u.Attr.(*ir.AxisAttr).Axis != len(t.Shape)-1 {
 			return ir.NoValue, nil
@@ -253,6 +261,30 @@ func (f *fixer) onCodes(op *ir.Op, attr ir.Attr, t ir.Type) (ir.ValueID, error) 
 		return ir.NoValue, nil
 	}
 	return f.g.AddTyped(op.Kind, op.Name, attr, t, in...)
+}
+
+// normalised writes a layer normalisation on exact codes.
+func (f *fixer) normalised(op *ir.Op, t ir.Type) (ir.ValueID, error) {
+	x, err := f.operand(op.In[0])
+	if err != nil || x == ir.NoValue {
+		return ir.NoValue, err
+	}
+	in := []ir.ValueID{x}
+	var c [2][]float32
+	for i, id := range op.In[1:] {
+		if id != ir.NoValue {
+			if c[i] = floats(f.old, id); c[i] == nil {
+				return ir.NoValue, nil
+			}
+		}
+		in = append(in, f.Map(id))
+	}
+	a, n := op.Attr.(*ir.NormAttr), t.Shape[len(t.Shape)-1]
+	xs, ys := float64(f.g.Type(x).Quant.Scale[0]), float64(t.Quant.Scale[0])
+	if _, err := fixed.NewNorm(n, a.RMS, float64(a.Epsilon), xs, ys, 0, 0, c[0], c[1], 0, 255); err != nil {
+		return ir.NoValue, nil
+	}
+	return f.g.AddTyped(op.Kind, op.Name, a, t, in...)
 }
 
 // scalable reports whether the arithmetic of internal/fixed covers the scales of

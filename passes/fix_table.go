@@ -29,7 +29,7 @@ func (f *fixer) table(old ir.ValueID, t ir.Type) (ir.ValueID, error) {
 
 // tabulate evaluates the expression from variable to value for each code.
 func (f *fixer) tabulate(old, from ir.ValueID, xt, t ir.Type) (*ir.Tensor, error) {
-	b := &tableBuilder{f: f, g: &ir.Graph{Name: "table"}, ids: map[ir.ValueID]ir.ValueID{}}
+	b := newTableBuilder(f.old)
 	x, err := b.g.Add(ir.Dequantize, "", nil, b.g.AddConst("", allCodes(xt.DType), xt.Quant))
 	if err != nil {
 		return nil, err
@@ -76,21 +76,24 @@ func evaluate(ctx context.Context, g *ir.Graph) ([]*ir.Tensor, error) {
 	return e.Run(ctx, nil, eval.Options{})
 }
 
-// tableBuilder copies an expression on vectors of 256.
+// tableBuilder copies an expression on a vector, whose id its user sets.
 type tableBuilder struct {
-	f   *fixer
-	g   *ir.Graph
-	ids map[ir.ValueID]ir.ValueID // old id → id in g
+	old, g *ir.Graph
+	ids    map[ir.ValueID]ir.ValueID // old id → id in g
+}
+
+func newTableBuilder(old *ir.Graph) *tableBuilder {
+	return &tableBuilder{old, &ir.Graph{Name: "table"}, map[ir.ValueID]ir.ValueID{}}
 }
 
 func (b *tableBuilder) expression(old ir.ValueID) (ir.ValueID, error) {
 	if id, ok := b.ids[old]; ok {
 		return id, nil
 	}
-	if c, ok := scalarOf(b.f.old, old); ok {
+	if c, ok := scalarOf(b.old, old); ok {
 		return vector(b.g, "", []float32{c}), nil
 	}
-	op := b.f.old.DefOp(old)
+	op := b.old.DefOp(old)
 	in := make([]ir.ValueID, len(op.In))
 	for i, id := range op.In {
 		var err error

@@ -14,6 +14,7 @@ import (
 //     dimensions of 1: they then meet the product;
 //   - multiplication by a constant per channel (batch normalisation) goes into
 //     the weights and the bias, addition of one into the bias;
+//   - in float models a sum or difference of two products becomes one operator;
 //   - relu and clip become the activation of the product, sum, or difference;
 //   - zeros padded around an image become the padding of the convolution or of
 //     an average that counts padding.
@@ -32,7 +33,7 @@ func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
 			break
 		}
 	}
-	f := &fuser{uses: g.Uses(), float: !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Dequantize })}
+	f := &fuser{uses: g.Uses(), origin: origins(g), float: !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Dequantize })}
 	fused, err := rewrite(g, f.op)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
 	if err != nil || !a.found {
 		return affine, err
 	}
-	f.uses = affine.Uses()
+	f.uses, f.origin = affine.Uses(), origins(affine)
 	return rewrite(affine, f.op)
 }
 
@@ -117,16 +118,24 @@ func withoutOnes(shape []int) []int {
 }
 
 type fuser struct {
-	uses  []int // of the old graph's values
-	float bool
+	uses   []int        // of the old graph's values
+	origin []ir.ValueID // the same
+	float  bool
 }
 
 func (f *fuser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
 	switch op.Kind {
 	case ir.Mul, ir.Add:
 		if f.uses[op.In[0]] == 1 {
-			return intoProduct(r, op, in)
+			if out, err := intoProduct(r, op, in); err != nil || out != ir.NoValue {
+				return out, err
+			}
 		}
+		if op.Kind == ir.Add {
+			return f.intoMulAdd(r, op, in)
+		}
+	case ir.Sub:
+		return f.intoMulAdd(r, op, in)
 	case ir.Relu:
 		return f.activation(r, op, in[0], ir.Act{Lo: 0, Hi: inf})
 	case ir.Clip:

@@ -137,7 +137,7 @@ func (l *layouter) op(op *ir.Op) (view, error) {
 		}
 	case isUnary(k) || isNumber(k) || k == ir.LUT:
 		return l.unary(op)
-	case isBinary(k):
+	case isBinary(k), k == ir.MulAdd:
 		return l.joined(op, nil)
 	case k == ir.Concat:
 		return l.joined(op, op.Attr.(*ir.AxisAttr))
@@ -146,6 +146,10 @@ func (l *layouter) op(op *ir.Op) (view, error) {
 	case k == ir.MatMul:
 		if v := l.view(op.In[0]); v.flat != nil {
 			return l.matmul(op, v)
+		}
+	case k == ir.LayerNorm:
+		if v := l.view(op.In[0]); v.perm != nil && v.perm[len(v.perm)-1] == len(v.perm)-1 {
+			return l.emit(op, op.Attr, l.lies(op.Out, v.perm), append([]ir.ValueID{v.id}, l.MapAll(op.In[1:])...), v)
 		}
 	case isReduction(k), k == ir.Slice, k == ir.Pad, k == ir.LRN, k == ir.Softmax, k == ir.LogSoftmax:
 		if v := l.view(op.In[0]); v.perm != nil {

@@ -14,6 +14,7 @@ import (
 //     those differences, with zero point 0;
 //   - a table or requantisation after another becomes one table, and a table
 //     that only clamps becomes the activation of the operator before it;
+//   - normalisations and sums of products in float32 are spelt out;
 //   - movements of dequantized values move the codes instead, a quarter of the
 //     bytes;
 //   - what is left of float32 constants is folded.
@@ -45,6 +46,16 @@ func (l *legaliser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (out ir.ValueID,
 		out, err = signedWeights(r, op, in)
 	case ir.LUT, ir.Requantize:
 		out, err = l.table(r, op, in)
+	case ir.LayerNorm:
+		out = ir.NoValue
+		if r.g.Type(in[0]).DType == ir.F32 {
+			out, err = spellOut(r, op, in)
+		}
+	case ir.MulAdd:
+		out = ir.NoValue
+		if r.g.Type(in[0]).DType == ir.F32 {
+			out, err = spellOutMulAdd(r, op, in)
+		}
 	case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather:
 		out = ir.NoValue
 		if dq := r.producer(in[0], ir.Dequantize); dq != nil && l.uses[op.In[0]] == 1 {

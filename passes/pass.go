@@ -58,12 +58,21 @@ var Passes = []Pass{
 		},
 	},
 	{
+		Name: "normalise",
+		Doc:  "layer normalisations are one operator",
+		Run:  normalise,
+		After: []Constraint{
+			{"tidy", "equal means have become one, and what was divided by a constant is multiplied"},
+		},
+	},
+	{
 		Name: "fuse",
 		Doc:  "scale, bias, padding and clamp inside the product they follow",
 		Run:  fuse,
 		After: []Constraint{
 			{"layout", "a transpose between a product and its bias or activation hides the pair; channels must be the last axis"},
 			{"tidy", "division by a constant has become multiplication"},
+			{"normalise", "of what it looks for, a mean may become part of a product"},
 		},
 	},
 	{
@@ -128,7 +137,8 @@ type Result struct {
 type State struct {
 	ctx    context.Context
 	quant  Quantisation
-	ranges []Range // by value id, set by calibrate for quantise
+	ranges []Range   // by value id, set by calibrate for quantise
+	floors []float64 // by value id, set by calibrate: see masks; nil for none
 }
 
 // Run takes an imported graph through Passes. See RunContext.

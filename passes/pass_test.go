@@ -96,11 +96,11 @@ func TestRunControls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(seen, " "), "canonicalise fold tidy fuse"; got != want {
+	if got, want := strings.Join(seen, " "), "canonicalise fold tidy normalise fuse"; got != want {
 		t.Errorf("passes run: %s, want %s", got, want)
 	}
-	if len(res.Timings) != 4 {
-		t.Errorf("%d timings, want 4", len(res.Timings))
+	if len(res.Timings) != 5 {
+		t.Errorf("%d timings, want 5", len(res.Timings))
 	}
 }
 

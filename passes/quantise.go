@@ -37,16 +37,9 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	default:
 		return nil, fmt.Errorf("weights of %d bits: there are 8 and 4", bits)
 	}
-	q := &quantiser{rewriter: newRewriter(g), ranges: s.ranges, weightBits: bits, origin: origins(g),
+	q := &quantiser{rewriter: newRewriter(g), ranges: s.ranges, floors: s.floors, weightBits: bits, origin: origins(g),
 		coded: make([]bool, len(g.Values)), group: make([]ir.ValueID, len(g.Values)), dq: make([]ir.ValueID, len(g.Values))}
-	q.users = make([][]*ir.Op, len(g.Values))
-	for i := range g.Ops {
-		for _, id := range g.Ops[i].In {
-			if id != ir.NoValue {
-				q.users[id] = append(q.users[id], &g.Ops[i])
-			}
-		}
-	}
+	q.users = usersOf(g)
 	for i := range g.Values {
 		q.group[i], q.dq[i] = ir.ValueID(i), ir.NoValue
 	}
@@ -73,6 +66,7 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 type quantiser struct {
 	*rewriter
 	ranges     []Range
+	floors     []float64 // see masks; nil for none
 	weightBits int
 	origin     []ir.ValueID
 	users      [][]*ir.Op
@@ -103,7 +97,9 @@ func (q *quantiser) isArithmetic(op *ir.Op) bool {
 		return false
 	}
 	switch op.Kind {
-	case ir.Add, ir.Sub, ir.Mul, ir.AvgPool, ir.ReduceMean, ir.ReduceSum:
+	case ir.Add, ir.Sub, ir.Mul, ir.MulAdd, ir.AvgPool, ir.ReduceMean, ir.ReduceSum:
+		return true
+	case ir.LayerNorm:
 		return true
 	case ir.Softmax:
 		return op.Attr.(*ir.AxisAttr).Axis == len(t.Shape)-1 && q.ranges[op.Out].Hi >= leastShare
@@ -297,13 +293,13 @@ func (q *quantiser) op(op *ir.Op) error {
 			return err
 		}
 	case q.isEmbedding(op):
-		if in[0], err = q.constant(in[0], floats(q.g, in[0])); err != nil {
+		if in[0], err = q.constant(op.In[0], in[0], floats(q.g, in[0])); err != nil {
 			return err
 		}
-	case q.isArithmetic(op):
+	case q.isArithmetic(op) && op.Kind != ir.LayerNorm:
 		for i, id := range in {
 			if data := floats(q.g, id); data != nil {
-				if in[i], err = q.constant(id, data); err != nil {
+				if in[i], err = q.constant(op.In[i], id, data); err != nil {
 					return err
 				}
 			}
@@ -344,15 +340,21 @@ func (q *quantiser) shiftBias(op *ir.Op, in []ir.ValueID, shift []float32) []ir.
 	return []ir.ValueID{in[0], in[1], vector(q.g, name, shift)}
 }
 
-// constant quantises a constant operand of an element-wise operator.
-func (q *quantiser) constant(id ir.ValueID, data []float32) (ir.ValueID, error) {
+// constant quantises a constant operand of an element-wise operator, old in the
+// old graph and id in the new one. What is below its floor becomes the smallest code.
+func (q *quantiser) constant(old, id ir.ValueID, data []float32) (ir.ValueID, error) {
 	v := q.g.Value(id)
+	floor := math.Inf(-1)
+	if q.floors != nil {
+		floor = q.floors[old]
+	}
 	r := Range{}
 	for _, x := range data {
-		if x-x != 0 {
+		y := max(float64(x), floor)
+		if y-y != 0 {
 			return ir.NoValue, fmt.Errorf("constant %q holds %v", v.Name, x)
 		}
-		r = Range{min(r.Lo, float64(x)), max(r.Hi, float64(x))}
+		r = Range{min(r.Lo, y), max(r.Hi, y)}
 	}
 	t := activationType(r, v.Type.Shape)
 	codes := make([]int8, len(data))

@@ -20,8 +20,9 @@ type AccuracyReport struct {
 	Model      string           `json:"model"`
 	Data       string           `json:"data"`
 	Inputs     int              `json:"inputs"`
-	Precisions []PrecisionScore `json:"precisions"` // the model as given first
-	Layers     []LayerNoise     `json:"layers"`     // of the int8 model, the worst first
+	Positions  int              `json:"positions,omitempty"` // of each input with a class of its own; 0 when an input has one class
+	Precisions []PrecisionScore `json:"precisions"`          // the model as given first
+	Layers     []LayerNoise     `json:"layers"`              // of the int8 model, the worst first
 	LayerRuns  int              `json:"layer_inputs"`
 	Warnings   []string         `json:"warnings,omitempty"`
 }
@@ -29,9 +30,10 @@ type AccuracyReport struct {
 // PrecisionScore is how well one precision does.
 type PrecisionScore struct {
 	Name   string   `json:"name"`
-	Right  *int     `json:"right,omitempty"`   // inputs whose class is the label; absent without labels
-	Same   int      `json:"same_as_first"`     // inputs whose class is that of the model as given
-	SQNRdB *float64 `json:"sqnr_db,omitempty"` // of the first output against the model as given; absent when equal
+	Right  *int     `json:"right,omitempty"`             // inputs or positions whose class is the label; absent without labels
+	Same   int      `json:"same_as_first"`               // inputs or positions whose class is that of the model as given
+	Nats   *float64 `json:"cross_entropy_nat,omitempty"` // mean over positions, outputs taken as logits; absent without positions
+	SQNRdB *float64 `json:"sqnr_db,omitempty"`           // of the first output against the model as given; absent when equal
 }
 
 // LayerNoise is the signal-to-quantisation-noise ratio after one operator, over
@@ -61,14 +63,14 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 	if err != nil {
 		return nil, fmt.Errorf("data for accuracy: %w", err)
 	}
-	r := &AccuracyReport{Model: m.Name, Data: d.what, Inputs: len(d.inputs), Layers: []LayerNoise{}}
+	r := &AccuracyReport{Model: m.Name, Data: d.what, Inputs: len(d.inputs), Positions: d.positions, Layers: []LayerNoise{}}
 	float, err := outputsOf(ctx, m.Graph, d.inputs)
 	if err != nil {
 		return nil, err
 	}
 	for i, l := range d.labels {
-		if n := float[0].Numel(); l >= n {
-			return nil, fmt.Errorf("%s: label %d of input %d, but the model's first output has %d elements", d.what, l, i, n)
+		if n := float[0].Numel() / max(d.positions, 1); l >= n {
+			return nil, fmt.Errorf("%s: label %d (index %d), but the model's first output has %d elements for it", d.what, l, i, n)
 		}
 	}
 	calibration, first := d.calibration, "float"
@@ -83,7 +85,7 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 		calibration = d.inputs[:min(n, len(d.inputs))]
 		r.Warnings = append(r.Warnings, fmt.Sprintf("calibrated with the first %d of the inputs that are measured; give --calibration DIR with others", len(calibration)))
 	}
-	r.Precisions = append(r.Precisions, score(first, d.labels, float, float))
+	r.Precisions = append(r.Precisions, score(first, d, float, float))
 	var reference *ir.Graph // in float, with the layers of the fixed-point graph
 	for _, weights := range []string{"int8", "int4"} {
 		q.Weights = weights
@@ -104,7 +106,7 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 		if err != nil {
 			return nil, err
 		}
-		r.Precisions = append(r.Precisions, score(p.Quant, d.labels, out, float))
+		r.Precisions = append(r.Precisions, score(p.Quant, d, out, float))
 		if weights == "int8" {
 			r.LayerRuns = min(layerRuns, len(d.inputs))
 			if reference == nil {
@@ -154,22 +156,39 @@ func outputsOf(ctx context.Context, g *ir.Graph, inputs [][]*ir.Tensor) ([]*ir.T
 }
 
 // score holds outputs against labels and against the model as given.
-func score(name string, labels []int, out, given []*ir.Tensor) PrecisionScore {
+func score(name string, in *data, out, given []*ir.Tensor) PrecisionScore {
 	s := PrecisionScore{Name: name}
-	right := 0
+	right, nats := 0, 0.0
 	d := difference{exact: true}
 	for i := range out {
-		class := argmax(reals(out[i]))
-		if labels != nil && class == labels[i] {
-			right++
-		}
-		if class == argmax(reals(given[i])) {
-			s.Same++
+		got, want := reals(out[i]), reals(given[i])
+		rows := max(in.positions, 1)
+		n := len(got) / rows
+		for r := range rows {
+			row := got[r*n : (r+1)*n]
+			class := argmax(row)
+			if class == argmax(want[r*n:(r+1)*n]) {
+				s.Same++
+			}
+			if in.labels == nil {
+				continue
+			}
+			label := in.labels[i*rows+r]
+			if class == label {
+				right++
+			}
+			if in.positions > 0 {
+				nats += crossEntropy(row, label)
+			}
 		}
 		d.add(compare(out[i], given[i], 0))
 	}
-	if labels != nil {
+	if in.labels != nil {
 		s.Right = &right
+	}
+	if in.positions > 0 {
+		nats /= float64(len(in.labels))
+		s.Nats = &nats
 	}
 	s.SQNRdB = decibels(d)
 	return s
@@ -214,7 +233,7 @@ func layers(ctx context.Context, float, fixed *ir.Graph, inputs [][]*ir.Tensor) 
 		}
 		_, err = b.Run(ctx, in, eval.Options{MemoryLimit: passes.MemoryLimit, Observe: func(id ir.ValueID, t *ir.Tensor) {
 			if i, ok := pair[id]; ok {
-				noise[i].add(compare(meaning(t, fixed.Type(id)), want[i], 0))
+				noise[i].add(compareUnmasked(t, want[i], fixed.Type(id)))
 			}
 		}})
 		if err != nil {
@@ -222,6 +241,24 @@ func layers(ctx context.Context, float, fixed *ir.Graph, inputs [][]*ir.Tensor) 
 		}
 	}
 	return ranked(float, pair, noise), nil
+}
+
+// compareUnmasked compares what codes of type of stand for with the reference, but
+// for masked scores: those further below the least code than the codes reach.
+func compareUnmasked(codes, want *ir.Tensor, of ir.Type) difference {
+	g, w := reals(meaning(codes, of)), reals(want)
+	floor := math.Inf(-1)
+	if of.IsQuantised() && of.Quant.IsPerTensor() {
+		lo, hi := of.DType.IntRange()
+		floor = float64(2*lo-hi-int64(of.Quant.Zero[0])) * float64(of.Quant.Scale[0])
+	}
+	var a, b []float64
+	for i, v := range w {
+		if v >= floor && !math.IsInf(v, -1) || v != v {
+			a, b = append(a, g[i]), append(b, v)
+		}
+	}
+	return compare(ir.NewTensor(ir.F64, []int{len(a)}, a), ir.NewTensor(ir.F64, []int{len(b)}, b), 0)
 }
 
 // pairs finds for values of the fixed-point graph the operator of the float graph

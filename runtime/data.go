@@ -29,19 +29,29 @@ type DataOptions struct {
 type data struct {
 	inputs      [][]*ir.Tensor
 	labels      []int          // nil without labels
+	positions   int            // labels of each input, when it has one a position; else 0
 	calibration [][]*ir.Tensor // of the same kind but not among inputs; nil when there is none
 	what        string         // for people
 }
 
 // readData reads inputs for a model: "mnist", a CSV file of rows of a label and
 // the elements of one input, a pair X.npy,Y.npy of inputs and labels, or a folder
-// that holds x.npy and y.npy, or one CSV file, or inputs without labels.
+// that holds x.npy and y.npy, or one CSV file, or inputs without labels. For a model
+// of tokens a pair holds sequences, and a label for each of their positions.
 func readData(m *Model, o DataOptions) (*data, error) {
 	switch {
 	case o.Path == "" && m.Ships != nil:
 		return shippedData(m, o.Limit)
 	case o.Path == "":
 		return nil, errors.New("no model of this name ships, so it needs --data: mnist, a CSV file, a pair X.npy,Y.npy or a folder")
+	}
+	if x, y, ok := strings.Cut(o.Path, ","); ok && takesTokens(m.Graph) {
+		return tokenData(m.Graph, x, y, o.Limit)
+	}
+	if plain, err := isUnlabelled(o.Path); err != nil {
+		return nil, err
+	} else if plain {
+		return unlabelled(m.Graph, o)
 	}
 	p, err := newPreparation(m.Graph, o)
 	if err != nil {
@@ -63,20 +73,41 @@ func readData(m *Model, o DataOptions) (*data, error) {
 		}
 		return csvData(p, o.Path, o.Limit)
 	}
-	x, y := filepath.Join(o.Path, "x.npy"), filepath.Join(o.Path, "y.npy")
-	if _, err := os.Stat(x); err == nil {
+	if x, y := pairIn(o.Path); isFile(x) {
 		return npyData(p, x, y, o.Limit)
 	}
-	tables, err := filepath.Glob(filepath.Join(o.Path, "*.csv"))
+	tables, err := tablesIn(o.Path)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(tables) == 1:
-		return csvData(p, tables[0], o.Limit)
 	case len(tables) > 1:
 		return nil, fmt.Errorf("%s holds %d CSV files; name the one to use", o.Path, len(tables))
 	}
-	return unlabelled(m.Graph, o)
+	return csvData(p, tables[0], o.Limit)
+}
+
+// isUnlabelled reports whether path is a folder without labels: neither a pair nor
+// a table.
+func isUnlabelled(path string) (bool, error) {
+	st, err := os.Stat(path)
+	if err != nil || !st.IsDir() {
+		return false, nil // mnist, a pair or a file; whoever reads it says what is wrong
+	}
+	x, _ := pairIn(path)
+	tables, err := tablesIn(path)
+	return !isFile(x) && len(tables) == 0, err
+}
+
+// pairIn returns where a folder holds inputs and labels.
+func pairIn(dir string) (x, y string) {
+	return filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy")
+}
+
+func tablesIn(dir string) ([]string, error) { return filepath.Glob(filepath.Join(dir, "*.csv")) }
+
+func isFile(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // shippedData is the test set of a model that ships.
@@ -259,7 +290,7 @@ type preparation struct {
 
 func newPreparation(g *ir.Graph, o DataOptions) (*preparation, error) {
 	if len(g.Inputs) != 1 || g.Type(g.Inputs[0]).DType != ir.F32 {
-		return nil, fmt.Errorf("model %q takes %s; labelled data is for models with one float32 input", g.Name, describeInputs(g))
+		return nil, fmt.Errorf("model %q takes %s; labelled data is for models with one float32 input, a pair X.npy,Y.npy also for one of integers", g.Name, describeInputs(g))
 	}
 	p := &preparation{shape: g.Type(g.Inputs[0]).Shape, scale: o.Scale, mean: o.Mean, std: o.Std, channel: -1}
 	if p.scale == 0 {

@@ -297,6 +297,10 @@ func (l *lowering) lower(op *ir.Op) error {
 		return l.reduce()
 	case ir.Softmax:
 		return l.softmax()
+	case ir.LayerNorm:
+		return l.layerNorm()
+	case ir.MulAdd:
+		return l.mulAdd()
 	case ir.Add, ir.Sub, ir.Mul:
 		return l.binary()
 	case ir.LUT:

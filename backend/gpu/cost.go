@@ -173,6 +173,10 @@ func (p *plan) laneOps(op *ir.Op) float64 {
 		return in + requant*n
 	case ir.Softmax, ir.LogSoftmax:
 		return n * (special + 8) // maximum, subtraction, exp, sum, division
+	case ir.MulAdd:
+		return 2 * requant * n
+	case ir.LayerNorm:
+		return n * 12 // two sums, two 64-bit products, two roundings, factors
 	case ir.LRN:
 		return n * (float64(op.Attr.(*ir.LRNAttr).Size) + 2*special)
 	case ir.Sigmoid, ir.Tanh, ir.Exp, ir.Log, ir.Sqrt, ir.Reciprocal, ir.Erf, ir.Softplus, ir.Elu, ir.Div, ir.Pow:

@@ -10,8 +10,11 @@ const (
 	opsRequant = 4
 	opsAdd     = 6
 	opsMul     = 5
+	opsMulAdd  = 9
 	opsLUT     = 1
 	opsSoftmax = 6
+	opsNorm    = 9
+	opsNormRow = 8 // of a row
 	opsMean    = 3 // behind the sum
 )
 

@@ -253,12 +253,20 @@ func vectorWork(c *arch.Chip, k kernel, out box, w *Work) {
 		w.VectorOps += ops * n
 		w.SPRead += n
 		w.SPWrite += n
+	case *mulAdd:
+		w.VectorOps += opsMulAdd * n
+		w.SPRead += n
+		w.SPWrite += n
 	case *lookup:
 		w.VectorOps += opsLUT * n
 		w.SPRead += n
 		w.SPWrite += n
 	case *softmax:
 		w.VectorOps += opsSoftmax * n
+		w.SPRead += 2 * n
+		w.SPWrite += n
+	case *norm:
+		w.VectorOps += k.ops(out)
 		w.SPRead += 2 * n
 		w.SPWrite += n
 	case *pool:
@@ -399,7 +407,7 @@ func depends(k kernel, out dims) bool {
 		return inside(&k.window)
 	case *pool:
 		return inside(&k.window)
-	case *addMul, *lookup, *softmax, *pair, *convert, *unaryF, *binaryF, *reduceF:
+	case *addMul, *lookup, *softmax, *pair, *norm, *mulAdd, *convert, *unaryF, *binaryF, *reduceF:
 		return true
 	}
 	return false

@@ -228,7 +228,7 @@ func (p *plan) inherit() {
 	}
 	for _, s := range p.steps {
 		switch s.kernel.(type) {
-		case *addMul, *lookup:
+		case *addMul, *mulAdd, *lookup:
 		default:
 			continue
 		}

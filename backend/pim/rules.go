@@ -19,6 +19,7 @@ var rules = map[ir.OpKind]func(l *lowering) error{
 	ir.ReduceSum: (*lowering).reduction, ir.ReduceMean: (*lowering).reduction,
 	ir.ReduceMax: (*lowering).reduction, ir.ReduceMin: (*lowering).reduction,
 	ir.Softmax: (*lowering).softmax, ir.LogSoftmax: (*lowering).softmax, ir.LRN: (*lowering).softmax,
+	ir.LayerNorm: (*lowering).layerNorm, ir.MulAdd: (*lowering).mulAdd,
 	ir.Add: (*lowering).binary, ir.Sub: (*lowering).binary, ir.Mul: (*lowering).binary, ir.Div: (*lowering).binary,
 	ir.Min: (*lowering).binary, ir.Max: (*lowering).binary, ir.Pow: (*lowering).binary,
 	ir.Mod: (*lowering).integers, ir.BitAnd: (*lowering).integers, ir.BitOr: (*lowering).integers, ir.BitXor: (*lowering).integers,

@@ -30,11 +30,14 @@ far apart.
 --data is mnist, a CSV file (rows of a label and the elements of an image), a pair
 X.npy,Y.npy, a folder that holds x.npy and y.npy or one CSV file, or a folder of
 inputs without labels as --calibration takes. An element v of labelled data becomes
-(v·scale − mean) / std. A model that ships needs no --data.`,
+(v·scale − mean) / std. A model that ships needs no --data. For a language model a
+pair X.npy,Y.npy holds sequences of tokens and the token that follows each; the
+cross-entropy is then printed too, the outputs being taken as logits.`,
 		Example: `  situ accuracy digits
   situ accuracy mnist.onnx --data mnist --scale 1/255 --limit 1000
   situ accuracy cifar.onnx --dim N=1 --data test.csv --layout nhwc --scale 1/255 \
-    --mean .4914,.4822,.4465 --std .2470,.2435,.2616`,
+    --mean .4914,.4822,.4465 --std .2470,.2435,.2616
+  situ accuracy gpt.onnx --dim batch=1 --dim seq=64 --data x.npy,y.npy`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			mo, err := mf.options()

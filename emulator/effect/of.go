@@ -5,6 +5,12 @@ import "situ/backend/pim/isa"
 // SoftmaxBlock is the size of the parameter block of a softmax.
 const SoftmaxBlock = 256*4 + 8 + 4 + 4
 
+// NormBlock is the size of the parameter block of a norm of n codes.
+func NormBlock(n int64) int64 { return NormHead + mul(n, 8) }
+
+// NormHead is the part of the block before the factors.
+const NormHead = 24
+
 // Of sets e to the effect of an instruction whose address operands are resolved
 // (plain byte addresses). The instruction is valid by isa.Validate. Control
 // instructions touch nothing.
@@ -77,6 +83,15 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.add(SP, false, a[isa.SoftmaxSrc], n)
 		e.add(SP, true, a[isa.SoftmaxDst], n)
 		e.add(SP, false, a[isa.SoftmaxParams], SoftmaxBlock)
+	case isa.OpNorm:
+		n := mul(a[isa.NormRows], a[isa.NormN])
+		e.work = runs(a[isa.NormN], a[isa.NormRows], least)
+		e.aligned(a[isa.NormParams])
+		e.add(SP, false, a[isa.NormSrc], n)
+		e.add(SP, true, a[isa.NormDst], n)
+		e.add(SP, false, a[isa.NormParams], NormBlock(a[isa.NormN]))
+	case isa.OpMulAdd:
+		e.mulAdd(a)
 	case isa.OpUnaryF:
 		e.float(a[isa.UnaryFDst], a[isa.UnaryFN], a[isa.UnaryFSrc], a[isa.UnaryFN], 1)
 	case isa.OpBinaryF:
@@ -198,6 +213,16 @@ func (e *Effect) binary(a []int64, bStep int64) {
 	e.add(SP, false, a[isa.AddA], size, dim{n2, a[isa.AddAS2]}, dim{n1, a[isa.AddAS1]})
 	e.add(SP, false, a[isa.AddB], bLen, dim{n2, a[isa.AddBS2]}, dim{n1, a[isa.AddBS1]})
 	e.add(SP, true, a[isa.AddDst], size, dim{n2, a[isa.AddDstS2]}, dim{n1, a[isa.AddDstS1]})
+}
+
+func (e *Effect) mulAdd(a []int64) {
+	e.work = product(a[isa.MulAddN3], a[isa.MulAddN2], a[isa.MulAddN1], a[isa.MulAddN0], least)
+	for i := range 5 { // dst, a, b, c, d
+		s := a[isa.MulAddDstS3+i:]
+		const per = isa.MulAddN2 - isa.MulAddN3
+		e.add(SP, i == 0, a[isa.MulAddDst+i], 1, dim{a[isa.MulAddN3], s[0]}, dim{a[isa.MulAddN2], s[per]},
+			dim{a[isa.MulAddN1], s[2*per]}, dim{a[isa.MulAddN0], s[3*per]})
+	}
 }
 
 // strided is an instruction of one source and one result over n2, n1 and len

@@ -45,6 +45,8 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpQuantW:     (*cluster).quantW,
 	isa.OpDequantW:   (*cluster).dequantW,
 	isa.OpMatMulF:    (*cluster).matMulF,
+	isa.OpNorm:       (*cluster).norm,
+	isa.OpMulAdd:     (*cluster).mulAdd,
 }
 
 // exec executes one instruction with resolved addresses.

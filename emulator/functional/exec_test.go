@@ -149,6 +149,23 @@ func (s *state) naive(op isa.Op, a []int64) {
 		}
 	case isa.OpSoftmax:
 		s.softmax(g)
+	case isa.OpNorm:
+		s.norm(g)
+	case isa.OpMulAdd:
+		for i3 := range g("n3") {
+			for i2 := range g("n2") {
+				for i1 := range g("n1") {
+					for i0 := range g("n0") {
+						at := func(x string) int64 {
+							return g(x) + i3*g(x+"_s3") + i2*g(x+"_s2") + i1*g(x+"_s1") + i0*g(x+"_s0")
+						}
+						less := func(x string) int64 { return int64(s.sp[at(x)]) - g("z"+x) }
+						v := less("a")*less("b")*g("mab") + less("c")*less("d")*g("mcd")
+						s.sp[at("dst")] = clamp(g("zy")+roundDiv(v, g("shift")), g("lo"), g("hi"))
+					}
+				}
+			}
+		}
 	case isa.OpQuant:
 		each(func(i2, i1, j int64) {
 			q := math.RoundToEven(float64(s.f32(at("src", i2, i1, 4*j))/f("scale"))) + float64(g("zero"))
@@ -284,6 +301,48 @@ func (s *state) softmax(g arg) {
 				q.Sub(q, big.NewInt(1))
 			}
 			s.sp[g("dst")+r*g("n")+int64(i)] = clamp(q.Int64()+int64(int32(le.Uint32(p[1032:]))), int64(p[1036]), int64(p[1037]))
+		}
+	}
+}
+
+// norm follows the table row's definition with integers of any size.
+func (s *state) norm(g arg) {
+	le, p, n := binary.LittleEndian, s.sp[g("params"):], g("n")
+	big1 := func(v int64) *big.Int { return big.NewInt(v) }
+	round := func(v *big.Int, shift uint) int64 { // v / 2^shift, half to even
+		x := new(big.Rat).SetFrac(v, new(big.Int).Lsh(big1(1), shift))
+		half := new(big.Rat).Add(x, big.NewRat(1, 2))
+		q := new(big.Int).Div(half.Num(), half.Denom())
+		if half.IsInt() && q.Bit(0) == 1 {
+			q.Sub(q, big1(1))
+		}
+		return q.Int64()
+	}
+	for r := range g("rows") {
+		row := slices.Clone(s.sp[g("src")+r*n:][:n])
+		sum, square := int64(0), int64(0)
+		for _, q := range row {
+			d := int64(q) - int64(int32(le.Uint32(p[8:])))
+			sum, square = sum+d, square+d*d
+		}
+		if p[19] != 0 {
+			sum = 0
+		}
+		d := new(big.Int).Lsh(big1(n*square-sum*sum), 12)
+		d.Add(d, new(big.Int).SetUint64(le.Uint64(p)))
+		inverse, half := int64(0), uint(0)
+		if d.Sign() > 0 {
+			for d.BitLen() < 61 {
+				d.Lsh(d, 2)
+				half++
+			}
+			inverse = new(big.Int).Div(big1(1<<61), new(big.Int).Sqrt(d)).Int64()
+		}
+		for j, q := range row {
+			h := round(big1((n*(int64(q)-int64(int32(le.Uint32(p[8:]))))-sum)*inverse), 35-half)
+			v := new(big.Int).Mul(big1(h), big1(int64(int32(le.Uint32(p[24+4*j:])))))
+			v.Add(v, new(big.Int).Lsh(big1(int64(int32(le.Uint32(p[24+4*n+4*int64(j):])))), 20))
+			s.sp[g("dst")+r*n+int64(j)] = clamp(round(v, uint(p[16]))+int64(int32(le.Uint32(p[12:]))), int64(p[17]), int64(p[18]))
 		}
 	}
 }
@@ -443,6 +502,30 @@ func (v *values) draw(op isa.Op) map[string]int64 {
 		binary.LittleEndian.PutUint64(p[1024:], 1<<22)
 		binary.LittleEndian.PutUint32(p[1032:], uint32(v.n(0, 20)))
 		p[1036], p[1037] = byte(v.n(0, 5)), byte(v.n(200, 255))
+	case isa.OpMulAdd:
+		a["a"], a["b"], a["c"], a["d"] = testSrc, testSrc+400, testSrc+900, testSrc+1400
+		step := int64(1)
+		if v.n(0, 2) == 0 {
+			step = 2
+		}
+		for _, d := range []string{"0", "1", "2", "3"} {
+			a["n"+d] = v.n(1, 4)
+			a["dst_s"+d] = step
+			a["a_s"+d], a["b_s"+d], a["c_s"+d], a["d_s"+d] = step*v.n(0, 1), v.n(0, 3), step, v.n(0, 1)
+			step *= a["n"+d]
+		}
+		a["mab"], a["mcd"], a["shift"] = v.n(-1<<30, 1<<30), v.n(-1<<30, 1<<30), v.n(30, 44)
+		a["zc"], a["zd"] = v.n(0, 255), v.n(0, 255)
+	case isa.OpNorm:
+		a["rows"], a["n"], a["params"] = v.n(1, 3), v.n(1, 300), testParams
+		p := v.m.clusters[0].sp[testParams:]
+		binary.LittleEndian.PutUint64(p, uint64(v.n(0, 1)*v.n(0, 1<<40)))
+		binary.LittleEndian.PutUint32(p[8:], uint32(v.n(0, 255)))
+		binary.LittleEndian.PutUint32(p[12:], uint32(v.n(0, 255)))
+		p[16], p[17], p[18], p[19] = byte(v.n(42, 48)), byte(v.n(0, 5)), byte(v.n(200, 255)), byte(v.n(0, 1))
+		for j := range 2 * a["n"] {
+			binary.LittleEndian.PutUint32(p[24+4*j:], uint32(v.n(-1<<30, 1<<30)))
+		}
 	case isa.OpQuant:
 		floats(4096)
 		a["float"] = 1

@@ -26,7 +26,7 @@ type loop struct {
 }
 
 // maxOperands bounds the operands of an instruction.
-const maxOperands = 32
+const maxOperands = 40
 
 // Step is one instruction to execute.
 type Step struct {

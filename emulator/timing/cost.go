@@ -13,8 +13,11 @@ const (
 	opsRequant = 4 // add bias, multiply, shift and round, clamp
 	opsAdd     = 6 // subtract and multiply twice, add, shift and clamp
 	opsMul     = 5
+	opsMulAdd  = 9 // four subtractions less one, two products, multiply twice and add, shift and round, clamp
 	opsLUT     = 1
 	opsSoftmax = 6 // maximum, lookup, sum, multiply, divide, clamp
+	opsNorm    = 9 // subtract, sum, square and sum; subtract, multiply, shift and round, multiply and add, shift and round, clamp
+	opsNormRow = 8 // of a row: sum of squares, five steps of the root, one division, shift
 	opsPool    = 3 // behind the sum
 	opsQuant   = 2
 	opsDequant = 2
@@ -76,6 +79,11 @@ func (r *rates) vectorCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 	case isa.OpSoftmax:
 		n := a[isa.SoftmaxRows] * a[isa.SoftmaxN]
 		v = vectorCost{ops: n * opsSoftmax, spRead: 2*n + effect.SoftmaxBlock, spWrite: n}
+	case isa.OpMulAdd:
+		v = r.mulAddCost(a)
+	case isa.OpNorm:
+		rows, n := a[isa.NormRows], a[isa.NormN]
+		v = vectorCost{ops: rows * (n*opsNorm + opsNormRow), spRead: 2*rows*n + effect.NormBlock(n), spWrite: rows * n}
 	default:
 		return r.floatCostOf(op, a)
 	}
@@ -107,6 +115,34 @@ func (r *rates) binaryCost(a []int64, bStep, ops int64) vectorCost {
 		v.readCycles += n2 * n1
 	} else {
 		v.readCycles += runCycles(n2, a[isa.AddBS2], n1, a[isa.AddBS1], size, r.spRead)
+	}
+	return v
+}
+
+// mulAddCost counts an operand that stands still along the innermost loop once a run.
+func (r *rates) mulAddCost(a []int64) vectorCost {
+	const per = isa.MulAddN2 - isa.MulAddN3
+	runs, n := a[isa.MulAddN3]*a[isa.MulAddN2]*a[isa.MulAddN1], a[isa.MulAddN0]
+	v := vectorCost{ops: runs * n * opsMulAdd}
+	for i := range 5 {
+		s0, s1, s2 := a[isa.MulAddDstS0+i], a[isa.MulAddDstS0-per+i], a[isa.MulAddDstS0-2*per+i]
+		bytes, width := runs*n, r.spRead
+		if i == 0 {
+			width = r.spWrite
+		}
+		cycles := bytes // one by one
+		switch s0 {
+		case 0:
+			bytes, cycles = runs, runs
+		case 1:
+			cycles = a[isa.MulAddN3] * runCycles(a[isa.MulAddN2], s2, a[isa.MulAddN1], s1, n, width)
+		}
+		if i == 0 {
+			v.spWrite, v.wrtCycles = bytes, cycles
+		} else {
+			v.spRead += bytes
+			v.readCycles += cycles
+		}
 	}
 	return v
 }

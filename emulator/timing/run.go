@@ -105,7 +105,7 @@ type cluster struct {
 	sent    int64 // when sends are there
 	done    int64 // end of the last instruction
 	pending sequence.Step
-	args    [32]int64 // of pending
+	args    [40]int64 // of pending
 }
 
 // interval is the last work of a unit, for contention at the scratchpad's ports.

@@ -246,6 +246,12 @@ func (e *exporter) op(op *ir.Op) error {
 		return e.pool(op, a, in, out)
 	case *ir.BinaryAttr:
 		e.act(op, a.Act, e.node(onnxNames[op.Kind], e.before(out, a.Act != nil), in), out)
+	case *ir.MulAddAttr:
+		sum := ir.Add
+		if a.Subtract {
+			sum = ir.Sub
+		}
+		e.node(onnxNames[sum], out, []string{e.node("Mul", "", in[:2]), e.node("Mul", "", in[2:])})
 	case *ir.ReduceAttr:
 		keep := 0
 		if a.KeepDims {
@@ -274,6 +280,8 @@ func (e *exporter) op(op *ir.Op) error {
 		return e.simple(op, out, in, attrs...)
 	case *ir.LRNAttr:
 		e.lrn(op, a, in, out)
+	case *ir.NormAttr:
+		e.norm(op, a, in, out)
 	case *ir.ClipAttr:
 		e.act(op, &ir.Act{Lo: a.Lo, Hi: a.Hi}, in[0], out)
 	case *ir.SliceAttr:

@@ -155,7 +155,7 @@ func (e *exporter) runsFirst(op *ir.Op) bool {
 			op.Kind >= ir.Relu && op.Kind <= ir.Elu
 	case *ir.AlphaBetaAttr, *ir.ClipAttr:
 		return true
-	case *ir.BinaryAttr:
+	case *ir.BinaryAttr, *ir.MulAddAttr:
 		return images
 	case *ir.AxisAttr:
 		return images && op.Kind == ir.Concat

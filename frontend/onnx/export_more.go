@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"slices"
 
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
@@ -60,4 +61,32 @@ func (e *exporter) scatter(a *ir.ScatterAttr, out string, in []string) {
 		reduction = a.Mode.String()
 	}
 	e.node("ScatterElements", out, in, attrInt("axis", a.Axis), attrString("reduction", reduction))
+}
+
+// norm writes a layer normalisation; one by the mean of squares has no operator
+// of its own in the opsets that are written.
+func (e *exporter) norm(op *ir.Op, a *ir.NormAttr, in []string, out string) {
+	s := e.g.Type(op.In[0]).Shape
+	n := s[len(s)-1]
+	in = append(in, "", "")[:3]
+	if !a.RMS {
+		if in[1] == "" {
+			in[1] = e.tensor(ir.NewTensor(ir.F32, []int{n}, slices.Repeat([]float32{1}, n)))
+		}
+		if in[2] == "" {
+			in = in[:2]
+		}
+		e.node("LayerNormalization", out, in, attrInt("axis", -1), attrFloat("epsilon", a.Epsilon))
+		return
+	}
+	square := e.node("ReduceMean", "", []string{e.node("Mul", "", []string{in[0], in[0]}), e.ints([]int{len(s) - 1})}, attrInt("keepdims", 1))
+	sum := e.node("Add", "", []string{square, e.tensor(ir.NewTensor(ir.F32, nil, []float32{a.Epsilon}))})
+	last, names := "Div", []string{in[0], e.node("Sqrt", "", []string{sum})}
+	for i, kind := range []string{"Mul", "Add"} {
+		if in[1+i] != "" {
+			names = []string{e.node(last, "", names), in[1+i]}
+			last = kind
+		}
+	}
+	e.node(last, out, names)
 }

@@ -25,11 +25,12 @@
 //	mul         clamp(z + round((a−za)(b−zb)·M / 2^Shift), lo, hi)
 //	LUT         any function of one code, a table of 256
 //	softmax     a table of exponentials, an integer sum, one division an element
+//	layernorm   integer sums of codes and squares, an integer square root a row, two multiplications an element
 //
 // acc+bias wraps at 32 bits and so do the accumulators; all else is exact.
 //
 // Reading order: multiplier.go (requantisation), elementwise.go (add, mul, LUT,
-// max, sum), depthwise.go, softmax.go, convert.go (to and from float32),
+// max, sum), depthwise.go, softmax.go, norm.go, convert.go (to and from float32),
 // portable.go (the vector kernels in plain Go), run_amd64.go (which of them runs),
 // avx512_amd64.s, depthwise_amd64.s and avx2_amd64.s.
 //

@@ -53,6 +53,7 @@ var table = [...]prepare{
 	ir.TopK:       prepareTopK,
 	ir.Sample:     prepareSample,
 	ir.Det:        prepareDet,
+	ir.LayerNorm:  prepareLayerNorm,
 
 	ir.Add: binary(vecf32.Add),
 	ir.Sub: binary(vecf32.Sub),
@@ -104,6 +105,7 @@ var table = [...]prepare{
 	ir.Acosh:       unary(vecf32.Acosh),
 	ir.Atanh:       unary(vecf32.Atanh),
 	ir.Where:       prepareWhere,
+	ir.MulAdd:      prepareMulAdd,
 
 	ir.Reshape:   prepareReshape,
 	ir.Transpose: prepareTranspose,

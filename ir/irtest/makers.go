@@ -40,6 +40,8 @@ var makers = []maker{
 	{ir.Slice, 1, 1, anyRank, slice},
 	{ir.Pad, 1, 1, anyRank, pad},
 	{ir.Softmax, 1, 1, anyRank, softmax},
+	{ir.LayerNorm, 1, 1, anyRank, layerNorm},
+	{ir.MulAdd, 1, 0, anyRank, mulAdd},
 	{ir.Sigmoid, 1, 0, anyRank, plainUnary},
 	{ir.Tanh, 1, 0, anyRank, plainUnary},
 	{ir.HardSwish, 1, 0, anyRank, plainUnary},
@@ -171,18 +173,24 @@ func (b *builder) pair(x ir.ValueID) []ir.ValueID {
 	if fit := b.others(func(s []int) bool { return broadcasts(s, b.shape(x)) }); b.flag("two activations") && len(fit) > 0 {
 		y = fit[b.index("other", len(fit))]
 	} else {
-		s := slices.Clone(b.shape(x)[b.index("dropped", len(b.shape(x))+1):])
-		for i := range s {
-			if b.flag("broadcast") {
-				s[i] = 1
-			}
-		}
-		y = b.weights("c", 1, s...)
+		y = b.smaller("c", x)
 	}
 	if b.flag("swapped") {
 		return []ir.ValueID{y, x}
 	}
 	return []ir.ValueID{x, y}
+}
+
+// smaller returns a constant of x's shape with some dimensions 1 and some leading
+// ones left out.
+func (b *builder) smaller(name string, x ir.ValueID) ir.ValueID {
+	s := slices.Clone(b.shape(x)[b.index("dropped", len(b.shape(x))+1):])
+	for i := range s {
+		if b.flag("broadcast") {
+			s[i] = 1
+		}
+	}
+	return b.weights(name, 1, s...)
 }
 
 // others lists the values whose shape fits, the latest first.
@@ -227,6 +235,39 @@ func reduce(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
 func softmax(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
 	n := len(b.shape(x))
 	return &ir.AxisAttr{Axis: n - 1 - b.index("axis from the last", n)}, []ir.ValueID{x}
+}
+
+// layerNorm has gamma and beta or not, and an epsilon that keeps rows of equal
+// elements from growing without bound.
+func layerNorm(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
+	s := b.shape(x)
+	in := []ir.ValueID{x, ir.NoValue, ir.NoValue}
+	for i, name := range []string{"gamma", "beta"} {
+		if b.flag(name) {
+			in[1+i] = b.weights(name, 1, s[len(s)-1])
+		}
+	}
+	for len(in) > 1 && in[len(in)-1] == ir.NoValue {
+		in = in[:len(in)-1]
+	}
+	return &ir.NormAttr{Epsilon: 0.01, RMS: b.flag("rms")}, in
+}
+
+// mulAdd takes x and three values of its shape, or constants that broadcast to it,
+// in any order.
+func mulAdd(b *builder, x ir.ValueID) (ir.Attr, []ir.ValueID) {
+	in := []ir.ValueID{x}
+	same := b.others(func(s []int) bool { return slices.Equal(s, b.shape(x)) })
+	for len(in) < 4 {
+		if b.flag("activation") {
+			in = append(in, same[b.index("other", len(same))])
+		} else {
+			in = append(in, b.smaller("c", x))
+		}
+	}
+	k := b.index("place of x", 4)
+	in[0], in[k] = in[k], in[0]
+	return &ir.MulAddAttr{Subtract: b.flag("subtract")}, in
 }
 
 // reshape flattens all but the first dimension, or splits a dimension, or adds

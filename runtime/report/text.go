@@ -104,11 +104,16 @@ func dB(v *float64) string {
 // them when most is 0.
 func MeasuredAccuracy(w io.Writer, r *runtime.AccuracyReport, most int) error {
 	fmt.Fprintf(w, "%s on %d inputs (%s)\n\n", r.Model, r.Inputs, r.Data)
-	share := func(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Inputs)) }
+	share := func(n int) string {
+		return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Inputs*max(r.Positions, 1)))
+	}
 	var g grid
 	head := []string{"", "same class", "SQNR of output"}
 	if r.Precisions[0].Right != nil {
 		head = append(head, "top-1")
+	}
+	if r.Positions > 0 {
+		head = append(head, "cross-entropy")
 	}
 	g.add(head...)
 	for i, p := range r.Precisions {
@@ -118,6 +123,9 @@ func MeasuredAccuracy(w io.Writer, r *runtime.AccuracyReport, most int) error {
 		}
 		if p.Right != nil {
 			row = append(row, share(*p.Right))
+		}
+		if p.Nats != nil {
+			row = append(row, fmt.Sprintf("%.4f nat", *p.Nats))
 		}
 		g.add(row...)
 	}

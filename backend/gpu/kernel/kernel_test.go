@@ -40,6 +40,8 @@ var samples = []Spec{
 	Reduce{Op: Sum, Kept: NewNest([]int{4}, []int{0}, []int{70}), Over: NewNest([]int{70}, []int{0}, []int{1}), Codes: i8, Scale: half, Range: codes8},
 	Reduce{Op: Max, Kept: NewNest([]int{4}, []int{0}, []int{1}), Over: NewNest([]int{6}, []int{0}, []int{4}), Codes: i8, Range: codes8},
 	Softmax{Rows: 3, N: 40, In: i8, C: 1 << 22, Range: Range{Hi: 255}},
+	MulAdd{Nest: NewNest([]int{4, 6}, make([]int, 5), []int{6, 1}, []int{6, 1}, []int{0, 1}, []int{1, 0}, []int{6, 1}), In: [4]Codes{i8, u8, i8, u8}, MAB: 1 << 29, MCD: -3, Shift: 40, Range: codes8},
+	Norm{Rows: 3, N: 40, In: i8, OutSigned: true, Zero: -3, Eps: 1 << 20, Shift: 45, Range: Range{Zero: 128, Hi: 255}},
 	Conv{Window: window, O: 6, Groups: 2, X: i8, Out: Epilogue{Range: codes8, Then: chain}},
 	Conv{Window: window, O: 6, Groups: 1, X: u8, Out: Epilogue{Sums: true}, ZeroPoints: true},
 	Depthwise{Window: window, X: i8, Out: Epilogue{Range: codes8, High: true}},

@@ -276,6 +276,18 @@ func (s Reduce) join(k *fn, acc, v val) val {
 	return k.add(acc, k.sub(v, int(s.Zero)))
 }
 
+// column calls f for the elements i of a row of n that belong to a lane of the
+// warp which has the row.
+func (k *fn) column(n int, lane val, init []val, f func(i val, c []val) []val) []val {
+	return k.loop((n+31)/32, init, func(j val, c []val) []val {
+		i := k.add(k.mul(j, 32), lane)
+		if n%32 == 0 {
+			return f(i, c)
+		}
+		return k.guarded(k.cmp(enum.IPredULT, i, n), c, func() []val { return f(i, c) })
+	})
+}
+
 // Softmax is the integer softmax of internal/fixed over rows of N 8-bit codes, a
 // warp a row. Parameters: x, table (256 32-bit powers), y.
 type Softmax struct {
@@ -301,16 +313,8 @@ func (s Softmax) emit(k *fn) {
 	k.each(32*s.Rows, func(thread val) {
 		lane := k.and(thread, 31)
 		base := k.mul(k.div(thread, 32), s.N)
-		turns := (s.N + 31) / 32
-		// column calls f for the elements of the lane.
 		column := func(init []val, f func(off val, c []val) []val) []val {
-			return k.loop(turns, init, func(j val, c []val) []val {
-				i := k.add(k.mul(j, 32), lane)
-				if s.N%32 == 0 {
-					return f(k.add(base, i), c)
-				}
-				return k.guarded(k.cmp(enum.IPredULT, i, s.N), c, func() []val { return f(k.add(base, i), c) })
-			})
+			return k.column(s.N, lane, init, func(i val, c []val) []val { return f(k.add(base, i), c) })
 		}
 		lowest := 0
 		if s.In.Signed {

@@ -63,6 +63,10 @@ const (
 	OpDequantW
 	OpMatMulF
 
+	// Vector unit, 8-bit codes again.
+	OpNorm
+	OpMulAdd
+
 	numOps
 )
 

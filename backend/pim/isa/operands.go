@@ -547,4 +547,52 @@ const (
 	MatMulFSegLen = 13
 	MatMulFWS     = 14
 	MatMulFN      = 15
+
+	// norm
+	NormDst    = 0
+	NormSrc    = 1
+	NormRows   = 2
+	NormN      = 3
+	NormParams = 4
+
+	// muladd
+	MulAddDst   = 0
+	MulAddA     = 1
+	MulAddB     = 2
+	MulAddC     = 3
+	MulAddD     = 4
+	MulAddN3    = 5
+	MulAddDstS3 = 6
+	MulAddAS3   = 7
+	MulAddBS3   = 8
+	MulAddCS3   = 9
+	MulAddDS3   = 10
+	MulAddN2    = 11
+	MulAddDstS2 = 12
+	MulAddAS2   = 13
+	MulAddBS2   = 14
+	MulAddCS2   = 15
+	MulAddDS2   = 16
+	MulAddN1    = 17
+	MulAddDstS1 = 18
+	MulAddAS1   = 19
+	MulAddBS1   = 20
+	MulAddCS1   = 21
+	MulAddDS1   = 22
+	MulAddN0    = 23
+	MulAddDstS0 = 24
+	MulAddAS0   = 25
+	MulAddBS0   = 26
+	MulAddCS0   = 27
+	MulAddDS0   = 28
+	MulAddZa    = 29
+	MulAddZb    = 30
+	MulAddZc    = 31
+	MulAddZd    = 32
+	MulAddZy    = 33
+	MulAddMab   = 34
+	MulAddMcd   = 35
+	MulAddShift = 36
+	MulAddLo    = 37
+	MulAddHi    = 38
 )

@@ -1,0 +1,33 @@
+package gpu
+
+import (
+	gen "situ/backend/gpu/kernel"
+	"situ/internal/fixed"
+	"situ/ir"
+)
+
+// mulAdd launches the sum of two products of codes.
+func (l *lowering) mulAdd() error {
+	y := l.g.Type(l.op.Out)
+	var args []arg
+	var scales [4]float64
+	s := gen.MulAdd{Range: codeRange(y, nil)}
+	strides := [][]int{gen.RowMajor(y.Shape)}
+	for i, id := range l.op.In {
+		t := l.g.Type(id)
+		scales[i] = float64(t.Quant.Scale[0])
+		s.In[i], s.Zero[i] = codes(t), t.Quant.Zero[0]
+		strides = append(strides, gen.Broadcast(t.Shape, y.Shape))
+		args = append(args, l.value(id))
+	}
+	if l.op.Attr.(*ir.MulAddAttr).Subtract {
+		scales[2] = -scales[2]
+	}
+	p, err := fixed.NewMulAdd(scales[0], scales[1], scales[2], scales[3], float64(y.Quant.Scale[0]), 0, 0, 0, 0, 0, 0, 255)
+	if err != nil {
+		return err
+	}
+	s.Nest = gen.NewNest(y.Shape, make([]int, 5), strides...)
+	s.MAB, s.MCD, s.Shift = p.MAB, p.MCD, int(p.Shift)
+	return l.launch(s, append(args, l.result())...)
+}
