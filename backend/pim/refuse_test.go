@@ -37,16 +37,6 @@ var refused = []struct {
 		want: []string{`sin "wave"`, `cast "widen"`, `cumsum "total"`},
 	},
 	{
-		name: "product of two activations in floating point",
-		graph: `graph "g" {
-			%0 = input "a" : f32[2,4]
-			%1 = input "b" : f32[4,2]
-			%2 = matmul %0, %1 : f32[2,2] @ "attention"
-			output %2
-		}`,
-		want: []string{`matmul "attention"`, "quantise it"},
-	},
-	{
 		name: "product of two activations whose leading dimensions are too many",
 		graph: `graph "g" {
 			%0 = input "a" : i8[2,3,4,5,6] scale=1 zero=0
