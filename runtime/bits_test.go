@@ -20,7 +20,8 @@ func specModels(t testing.TB) []string {
 	for _, pattern := range []string{"mlperf-tiny-*", "cifar10-resnet20-bn", "mnist-cntk", "cnn-mnist-pytorch", "mnist-sigmoid-6x200",
 		"mobilenetv2-imagenet-int8-qdq", "mobilenetedgetpu-block-qdq", "stm-mobilenetv2-*", "stm-yamnet-256",
 		"self-mnist-mobilenetv3-se", "acasxu-1-1", "ort-conv-qdq-*", "ort-conv-int4-weights-qdq",
-		"magika-v3-3", "tract-byte-bidi-lstm", "dtln-2-dynq", "ort-qdq-minimal-model", "ort-qdq-with-multi-consumer-dq-nodes-fixed-qdq16"} {
+		"magika-v3-3", "tract-byte-bidi-lstm", "dtln-2-dynq", "self-char-gpt-4l-dynq", "ort-dynamic-quantize-matmul", "ort-qdq-minimal-model",
+		"bert-toy-6l", "gpt2-12l-tiny", "tfbert-mrpc-12l-tiny", "ort-qdq-with-multi-consumer-dq-nodes-fixed-qdq16"} {
 		found, err := filepath.Glob(filepath.Join(models, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no model %s: %v", pattern, err)

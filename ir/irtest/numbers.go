@@ -150,7 +150,7 @@ func (n *numbers) step() {
 	t := n.g.Type(x)
 	axis := rapid.IntRange(0, 2).Draw(n.t, "axis")
 	var y ir.ValueID
-	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand", "codes"}).Draw(n.t, "step") {
+	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand", "codes", "product"}).Draw(n.t, "step") {
 	case "cast":
 		y = n.as(x, n.dtype())
 	case "binary":
@@ -203,6 +203,8 @@ func (n *numbers) step() {
 		y = n.add(kind, &ir.ReduceAttr{Axes: []int{axis}, KeepDims: true}, x)
 	case "codes":
 		y = n.codes(x)
+	case "product":
+		y = n.product(x)
 	case "matmul":
 		x = n.as(n.as(x, ir.I8), ir.F32)
 		w := n.g.AddConst("w", Tensor(n.rng, 2, t.Shape[2], n.upTo("columns", 8)), nil)
@@ -212,6 +214,36 @@ func (n *numbers) step() {
 		y = n.add(ir.MatMul, &ir.MatMulAttr{}, x, w)
 	}
 	n.values = append(n.values, y)
+}
+
+// product multiplies x by a matrix as MatMulInteger does: codes of scale 1, constant
+// or not, and int32 sums.
+func (n *numbers) product(x ir.ValueID) ir.ValueID {
+	coded := func(v ir.ValueID) ir.ValueID {
+		d := rapid.SampledFrom([]ir.DType{ir.I8, ir.U8}).Draw(n.t, "bytes")
+		lo, hi := d.IntRange()
+		t := ir.Type{DType: d, Quant: ir.PerTensor(1, int32(rapid.Int64Range(lo, hi).Draw(n.t, "zero")))}
+		v = n.as(v, d)
+		t.Shape = n.g.Type(v).Shape
+		id, err := n.g.AddTyped(ir.Reinterpret, "reinterpret", nil, t, v)
+		if err != nil {
+			n.t.Fatalf("%v", err)
+		}
+		return id
+	}
+	shape := n.g.Type(x).Shape
+	w, cols := ir.NoValue, shape[1]
+	if rapid.Bool().Draw(n.t, "constant") {
+		cols = n.upTo("columns", 8)
+		w = n.g.AddConst("w", n.tensor(ir.I8, shape[2], cols), ir.PerTensor(1, 0))
+	} else {
+		w = coded(n.add(ir.Transpose, &ir.PermAttr{Perm: []int{0, 2, 1}}, x))
+	}
+	y, err := n.g.AddTyped(ir.MatMul, "matmul", &ir.MatMulAttr{}, ir.TypeOf(ir.I32, shape[0], shape[1], cols), coded(x), w)
+	if err != nil {
+		n.t.Fatalf("%v", err)
+	}
+	return y
 }
 
 // codes takes x through codes of 8 or 16 bits, chosen from by a mask when they
