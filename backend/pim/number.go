@@ -11,7 +11,7 @@ func elemCycles(c *arch.Chip, n, ops, read, write int64) int64 {
 	return vectorCycles(c, n*ops, ceilDiv(n*read, c.Scratchpad.ReadBytes.Int()), ceilDiv(n*write, c.Scratchpad.WriteBytes.Int()))
 }
 
-// words is how many 32-bit lanes an element of some bytes takes.
+// laneWords is how many 32-bit lanes an element of some bytes takes.
 func laneWords(bytes int64) int64 { return max(bytes/4, 1) }
 
 // retype converts the element type, of plain numbers or between float32 and
@@ -162,7 +162,8 @@ func (k *lookUp) cycles(c *arch.Chip, out box) int64 {
 		t := rows * ceilDiv(n, c.Scratchpad.ReadBytes.Int())
 		return vectorCycles(c, int64(out.ext(2)), t, t)
 	}
-	return dramCycles(c, rows*roundUp(n, 64)) + int64(c.DRAM.LatencyNS.Value*c.ClockMHz.Value/1e3)
+	const burst = 64 // bytes; a row is bursts of its own
+	return dramCycles(c, rows*roundUp(n, burst)) + int64(c.DRAM.LatencyNS.Value*c.ClockMHz.Value/1e3)
 }
 
 func (k *lookUp) emit(e *emitter, out box, dst view, src []view) {
