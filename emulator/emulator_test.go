@@ -181,7 +181,7 @@ func TestBooksBalance(t *testing.T) {
 		}{
 			{"into the network: by scratchpads and DRAM", c.NoCIn, c.SPSent + c.DRAMRead},
 			{"through the network", c.NoCOut, c.NoCIn + c.NoCCopied},
-			{"out of the network: to scratchpads, weight SRAMs and DRAM", c.NoCOut, c.SPReceived + c.WeightWrite - c.WeightStored - c.WeightCopies + c.DRAMWrite},
+			{"out of the network: to scratchpads, weight SRAMs and DRAM", c.NoCOut, c.SPReceived + c.WeightWrite - c.WeightStored + c.WeightFetched - c.WeightCopies + c.DRAMWrite},
 			{"weight SRAM to arrays", c.WeightRead, c.ArrayWrite},
 			{"sent is part of read", min(c.SPSent, c.SPRead), c.SPSent},
 			{"received is part of written", min(c.SPReceived, c.SPWrite), c.SPReceived},

@@ -154,6 +154,7 @@ func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
 			e.params = s.blobAt
 		}
 	}
+	e.direct = s.fromDRAM(g)
 	src := make([]view, len(s.in))
 	for i, t := range s.in {
 		k := -1
@@ -163,6 +164,8 @@ func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
 		switch {
 		case k >= 0:
 			src[i] = g.bufs[k].view(t, q.holds[k], q.slot[k])
+		case i == 1 && e.direct:
+			src[i] = p.home(t)
 		case t.store.data != nil:
 			src[i] = dense(e.params+b.consts[i], whole(t.dims), t.elem)
 		default:

@@ -202,6 +202,9 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	}
 	for _, s := range p.steps {
 		p.layers[s.layer].Mapping = p.describe(s)
+		if k, ok := s.kernel.(*pair); ok && s.fromDRAM(s.group) {
+			p.layers[k.writes].Op = isa.OpLoadA.String()
+		}
 	}
 	prog.Layers = usedLayers(p.layers, prog.Init, prog.Main)
 	for _, f := range passes.Fallbacks(p.g) {

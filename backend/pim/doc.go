@@ -7,6 +7,7 @@
 //
 //	lower     operators become steps: a kernel, operands, a result (lower.go, rules*.go).
 //	          Reshapes, slices and concatenations become windows on shared stores.
+//	fold      products of two activations read and write across transposes (fold.go, access.go)
 //	split     each step is split over clusters along one or two axes, whichever is
 //	          fastest with what has to be fetched from others (split.go, cost.go)
 //	weights   products are mapped on cores (mapping.go); weights stay in the weight SRAMs,
@@ -36,14 +37,20 @@
 // needs is sent as soon as the step is done, and clusters meet at a barrier
 // before the first step that reads what was sent.
 //
+// A product of two activations (pair.go) is split by its matrices, the heads of an
+// attention, wherever it can: a cluster then needs nothing of another's. Its second
+// operand goes into the weight SRAMs while it runs, behind the weights, in two
+// halves; what is spilled goes there from DRAM.
+//
 // A group is a row of steps cut into strips of its last result. A strip works
 // its way back: each step computes what the next one needs and the strip before
 // has not left behind. Single steps with spilled operands are groups of one.
 //
 // # Reading order
 //
-// geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go; the
-// kernels vector.go, window.go, product.go, move.go, float.go; cost.go,
+// geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go,
+// rules_pair.go; the kernels vector.go, window.go, product.go, pair.go with access.go
+// and pair_map.go, move.go, float.go; fold.go; cost.go,
 // mapping.go, split.go, weights.go, place.go, spill.go, traffic.go, fuse.go;
 // image.go, emit.go, codegen.go; compile.go and check.go. The programs in
 // testdata show what comes out.

@@ -20,6 +20,7 @@ type emitter struct {
 	half    []int64 // of each cluster: accumulator half that is free next
 	ring    []ring  // of each cluster: weight SRAM for streamed weights
 	written []int64 // of each cluster: half of the weight SRAM for activations that is next
+	direct  bool    // the second operand of the product at hand is read from DRAM
 	chunk   int     // which chunk of columns a product emits, −1 for all
 }
 

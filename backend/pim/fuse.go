@@ -168,7 +168,7 @@ func (p *plan) gain(i, j int, room int64, live []int64) int64 {
 		if h := p.steps[k].group; h != nil && h.first == h.last {
 			alone += p.groupTraffic(h, 0)
 		} else {
-			alone += p.weightTraffic(p.steps[k], 0, 1, p.steps[k].parts[0], false)
+			alone += p.weightTraffic(p.steps[k], 0, 1, p.steps[k].parts[0], false) + p.steps[k].directTraffic(nil, p.steps[k].parts[0])
 		}
 	}
 	return max(alone-p.groupTraffic(g, 0), 0)

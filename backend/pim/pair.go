@@ -35,6 +35,7 @@ type pair struct {
 	m      pairMapping // on the chip of the plan
 	at     int64       // in each core's weight SRAM: where b goes
 	half   int64       // and behind how many bytes the next, 0 for the same place
+	once   bool        // each matrix is written once for all rows of a part
 }
 
 // ref reports whether the zero point of a has to be taken out.
@@ -277,7 +278,11 @@ func (x *pairEmitter) store(idx dims, length, n int64) {
 	*slot ^= 1
 	layer := x.e.layer
 	x.e.layer = x.writes
-	x.e.emit(isa.OpStoreW, x.place, from, length, x.pair.b.step(x.b, 2), n, x.pair.b.step(x.b, 3), int64(x.planes), x.zb, x.m.KSplit, x.m.RSplit)
+	op := isa.OpStoreW
+	if x.e.direct {
+		op = isa.OpLoadA
+	}
+	x.e.emit(op, x.place, from, length, x.pair.b.step(x.b, 2), n, x.pair.b.step(x.b, 3), int64(x.planes), x.zb, x.m.KSplit, x.m.RSplit)
 	x.e.layer = layer
 }
 

@@ -137,6 +137,7 @@ func (p *plan) placePairs() int64 {
 		if k, ok := s.kernel.(*pair); ok {
 			_, rows := k.problem(k.out.indices(s.parts[0], k.size))
 			k.m = k.mapping(p.chip, rows)
+			k.once = k.m.unitK >= k.k || rows <= int64(k.m.rows)
 			if !k.m.vector {
 				most = max(most, k.m.unit)
 			}
@@ -148,6 +149,25 @@ func (p *plan) placePairs() int64 {
 		return most
 	}
 	return 2 * most
+}
+
+// fromDRAM reports whether a step is a product in the arrays whose second operand
+// is in DRAM and goes from there to the weight SRAMs, not through the scratchpad.
+// That is so unless g, the group it runs in or nil, has a buffer for the operand
+// because another step reads it, too.
+func (s *step) fromDRAM(g *group) bool {
+	k, ok := s.kernel.(*pair)
+	return ok && !k.m.vector && k.once && s.in[1].store.spilled && s.in[0].store != s.in[1].store &&
+		(g == nil || g.buffer(s.in[1]) < 0)
+}
+
+// directTraffic returns the bytes that a step reads past the scratchpad for a part
+// of its result.
+func (s *step) directTraffic(g *group, out box) int64 {
+	if !s.fromDRAM(g) {
+		return 0
+	}
+	return s.kernel.need(1, out).numel() * int64(s.in[1].elem)
 }
 
 // locatePairs says where in the weight SRAMs the second operands go.

@@ -181,6 +181,7 @@ func TestPairs(t *testing.T) {
 				note("parts of K", !k.m.vector && k.m.unitK < k.k)
 				note("parts of N", !k.m.vector && k.m.cols < k.size[3])
 				note("spilled", s.group != nil)
+				note("from DRAM", s.fromDRAM(s.group))
 				note("split", len(s.parts) > 1 && !s.parts[1].empty())
 				note("stacked", k.stacked() && k.size[1] > 1)
 				plain := access{axis: [4]int{0, 1, 2, 3}}
@@ -200,7 +201,7 @@ func TestPairs(t *testing.T) {
 	for range 10 {
 		rapid.Check(t, check)
 	}
-	for _, what := range []string{"vector", "arrays", "zero point", "planes", "parts of K", "parts of N", "spilled", "split", "stacked", "one place", "a elsewhere", "b elsewhere", "result elsewhere", "heads in channels"} {
+	for _, what := range []string{"vector", "arrays", "zero point", "planes", "parts of K", "parts of N", "spilled", "split", "stacked", "one place", "from DRAM", "a elsewhere", "b elsewhere", "result elsewhere", "heads in channels"} {
 		if seen[what] == 0 {
 			t.Errorf("never: %s", what)
 		}

@@ -47,6 +47,16 @@ var refused = []struct {
 		want: []string{`matmul "attention"`, "broadcasts over more than four dimensions"},
 	},
 	{
+		name: "product of two activations with very many columns",
+		graph: `graph "g" {
+			%0 = input "a" : i8[1,2] scale=1 zero=0
+			%1 = input "b" : i8[2,5000000] scale=1 zero=0
+			%2 = matmul %0, %1 : i8[1,5000000] scale=1 zero=0 @ "attention"
+			output %2
+		}`,
+		want: []string{`matmul "attention"`, "5000000 columns"},
+	},
+	{
 		name: "dynamic weights of a convolution",
 		graph: `graph "g" {
 			%0 = input "x" : i8[1,4,4,1] scale=1 zero=0

@@ -20,6 +20,10 @@ func (l *lowering) isPair(op *ir.Op) bool {
 	return b.Const == nil || l.g.IsConst(op.In[0]) || ir.Numel(b.Type.Shape[:max(len(b.Type.Shape)-2, 0)]) != 1
 }
 
+// maxColumns bounds the columns of a product of two activations, for each of which
+// the compiler holds parameters.
+const maxColumns = 1 << 22
+
 // makePair appends the product op of two activations with result type t for the
 // operator at hand. sumQuant is the quantisation of the sums when op itself gives
 // int32.
@@ -50,6 +54,9 @@ func (l *lowering) makePair(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 		return err
 	}
 	out := dimsOf(t.Shape)
+	if out[3] > maxColumns {
+		return fmt.Errorf("has %d columns, at most %d are possible", out[3], maxColumns)
+	}
 	k := &pair{size: out, k: a.dims[3], a: plainAccess(a.dims), b: plainAccess(b.dims), out: plainAccess(out), za: int64(ca.zero), zb: int64(b.zero)}
 	k.out.mult = [4]int{1, 1, 1, 1}
 	for i := range 2 {

@@ -224,8 +224,8 @@ func (p *plan) newGroup(first, last int) *group {
 		add(p.steps[k].out, true)
 	}
 	for k := first; k <= last; k++ {
-		for _, t := range p.steps[k].in {
-			if t.store.spilled {
+		for i, t := range p.steps[k].in {
+			if t.store.spilled && !(i == 1 && p.steps[k].fromDRAM(nil)) {
 				add(t, false)
 			}
 		}

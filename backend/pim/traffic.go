@@ -14,7 +14,7 @@ func (p *plan) traffic() int64 {
 			switch {
 			case s.parts[j].empty() && s.group == nil || p.isTransfer(s):
 			case s.group == nil:
-				n += p.weightTraffic(s, j, 1, s.parts[j], false)
+				n += p.weightTraffic(s, j, 1, s.parts[j], false) + s.directTraffic(nil, s.parts[j])
 			default:
 				n += p.groupTraffic(s.group, j)
 			}
@@ -47,6 +47,9 @@ func (p *plan) groupTraffic(g *group, j int) int64 {
 	}
 	for k := g.first; k <= g.last; k++ {
 		ring += p.ringBytes(p.steps[k], j)
+		for i := range ps {
+			in += p.steps[k].directTraffic(g, ps[i].out[k-g.first])
+		}
 	}
 	weights := func(chunkOuter bool) int64 {
 		n := int64(0)

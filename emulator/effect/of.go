@@ -26,7 +26,9 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 	case isa.OpLoadW:
 		e.loadW(a, s)
 	case isa.OpStoreW:
-		e.storeW(a, s)
+		e.storeW(a, s, SP)
+	case isa.OpLoadA:
+		e.storeW(a, s, DRAM)
 	case isa.OpBiasAcc:
 		n := mul(a[isa.BiasAccN], 4)
 		e.aligned(a[isa.BiasAccDst], a[isa.BiasAccAcc], a[isa.BiasAccBias])
@@ -135,20 +137,21 @@ func (e *Effect) loadW(a []int64, s *Shape) {
 	e.add(RemoteWS, true, a[isa.LoadWDst], mul((a[isa.LoadWKtiles]+ksplit-1)/ksplit, tile))
 }
 
-// StoreWTiles returns the tiles that a storew writes along K and N.
+// StoreWTiles returns the tiles that a storew or loada writes along K and N.
 func (s *Shape) StoreWTiles(a []int64) (ktiles, ntiles int64) {
 	cols := s.ArrayCols(8)
 	return (mul(a[isa.StoreWPlanes], a[isa.StoreWK]) + s.Rows - 1) / s.Rows, (a[isa.StoreWN] + cols - 1) / cols
 }
 
-func (e *Effect) storeW(a []int64, s *Shape) {
+// storeW is storew and loada, whose operands are alike.
+func (e *Effect) storeW(a []int64, s *Shape, from Mem) {
 	k, n, ksplit := a[isa.StoreWK], a[isa.StoreWN], a[isa.StoreWKsplit]
 	ktiles, ntiles := s.StoreWTiles(a)
 	if cores := mul(mul(a[isa.StoreWRsplit], ntiles), ksplit); cores > s.Cores {
 		e.fail("needs %d cores, a cluster has %d", cores, s.Cores)
 	}
 	e.work = product(ktiles, ntiles, s.TileBytes(8))
-	e.add(SP, false, a[isa.StoreWSrc], 1, dim{k, a[isa.StoreWKStep]}, dim{n, a[isa.StoreWNStep]})
+	e.add(from, false, a[isa.StoreWSrc], 1, dim{k, a[isa.StoreWKStep]}, dim{n, a[isa.StoreWNStep]})
 	e.add(WS, true, a[isa.StoreWDst], mul((ktiles+ksplit-1)/ksplit, s.TileBytes(8)))
 }
 

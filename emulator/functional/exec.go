@@ -33,6 +33,7 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpLRNF:       (*cluster).lrnF,
 	isa.OpReduceF:    (*cluster).reduceF,
 	isa.OpStoreW:     (*cluster).storeW,
+	isa.OpLoadA:      (*cluster).loadA,
 	isa.OpBiasAcc:    (*cluster).biasAcc,
 	isa.OpDot:        (*cluster).dot,
 	isa.OpConvert:    (*cluster).convert,

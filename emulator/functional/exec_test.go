@@ -640,7 +640,7 @@ func TestInstructions(t *testing.T) {
 			continue
 		}
 		switch op {
-		case isa.OpLoad, isa.OpStore, isa.OpSend, isa.OpLoadW, isa.OpStoreW:
+		case isa.OpLoad, isa.OpStore, isa.OpSend, isa.OpLoadW, isa.OpStoreW, isa.OpLoadA:
 			continue // see TestMoves and TestStoredWeights; mvm loads its weights
 		}
 		t.Run(op.String(), func(t *testing.T) {

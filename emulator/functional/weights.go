@@ -270,7 +270,7 @@ func interleave(dst []uint32, rows [4][]byte) {
 const prepackSteps = 1 << 20
 
 // prepack unpacks the weights of all products before the first run. It follows
-// each cluster's loadw, storew and mvm; what it misses, because of a fault or because a
+// each cluster's loadw, storew, loada and mvm; what it misses, because of a fault or because a
 // stream is very long, get unpacks later.
 func (m *Machine) prepack() {
 	resident := make([]residentWeights, len(m.clusters))
@@ -287,7 +287,7 @@ func (m *Machine) prepack() {
 				if !ok || err != nil {
 					break
 				}
-				if st.Op != isa.OpLoadW && st.Op != isa.OpStoreW && st.Op != isa.OpMVM {
+				if st.Op != isa.OpLoadW && st.Op != isa.OpStoreW && st.Op != isa.OpLoadA && st.Op != isa.OpMVM {
 					continue
 				}
 				eff.Of(st.Op, st.Args, &m.shape)
@@ -301,7 +301,7 @@ func (m *Machine) prepack() {
 					}
 					continue
 				}
-				if st.Op == isa.OpStoreW { // not known yet
+				if st.Op == isa.OpStoreW || st.Op == isa.OpLoadA { // not known yet
 					resident[id].put(storedBlock(st.Args, &m.shape, eff.Regions()[1]))
 					continue
 				}

@@ -14,7 +14,7 @@ type written struct {
 	panels panels
 }
 
-// storedBlock is blockOf for storew. Its weights have been written but for the
+// storedBlock is blockOf for storew and loada. Its weights have been written but for the
 // caller to fill in.
 func storedBlock(a []int64, s *effect.Shape, ws effect.Region) block {
 	ktiles, ntiles := s.StoreWTiles(a)
@@ -51,6 +51,23 @@ func (r *residentWeights) reuse() *written {
 }
 
 func (c *cluster) storeW(a []int64) error {
+	c.putWeights(a, c.sp, a[isa.StoreWSrc])
+	return nil
+}
+
+func (c *cluster) loadA(a []int64) error {
+	region := c.eff.Regions()[0]
+	from, err := c.m.dramRange(region)
+	if err != nil {
+		return err
+	}
+	c.putWeights(a, from, a[isa.LoadASrc]-region.Lo)
+	return nil
+}
+
+// putWeights puts activations, which begin at an offset of some memory, into the
+// weight SRAMs.
+func (c *cluster) putWeights(a []int64, from []byte, at int64) {
 	s := &c.m.shape
 	b := storedBlock(a, s, c.eff.Regions()[1])
 	d := c.resident.reuse()
@@ -74,18 +91,18 @@ func (c *cluster) storeW(a []int64) error {
 		of := &planes[p]
 		for i := range k {
 			row := p*k + i
-			src := a[isa.StoreWSrc] + i*kStep
+			src := at + i*kStep
 			for t := range b.ntiles {
 				line := d.tiles[(t*b.ktiles+row/s.Rows)*tile+row%s.Rows*cols:][:min(cols, n-t*cols)]
 				if nStep == 1 {
-					for j, v := range c.sp[src:][:len(line)] {
+					for j, v := range from[src:][:len(line)] {
 						line[j] = of[v]
 					}
 					src += cols
 					continue
 				}
 				for j := range line {
-					line[j] = of[c.sp[src]]
+					line[j] = of[from[src]]
 					src += nStep
 				}
 			}
@@ -93,7 +110,6 @@ func (c *cluster) storeW(a []int64) error {
 	}
 	b.written = d
 	c.resident.put(b)
-	return nil
 }
 
 func (c *cluster) biasAcc(a []int64) error {

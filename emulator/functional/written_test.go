@@ -47,7 +47,7 @@ func (v *values) dot(a map[string]int64) {
 func TestStoredWeights(t *testing.T) {
 	chip := testchip.New(1, 1)
 	rng := rand.New(rand.NewPCG(3, 4))
-	m, err := New(testchip.Program(chip, nil, 64), chip)
+	m, err := New(testchip.Program(chip, nil, 8192), chip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,12 @@ func TestStoredWeights(t *testing.T) {
 				t.Fatalf("%s: %v", isa.AppendInst(nil, &isa.Inst{Op: op, Args: args}), err)
 			}
 		}
-		must(isa.OpStoreW, ws, src, k, kStep, n, nStep, planes, zero, ksplit, rsplit)
+		op := isa.OpStoreW
+		if v.n(0, 1) == 1 {
+			op = isa.OpLoadA
+			copy(m.dram, c.sp)
+		}
+		must(op, ws, src, k, kStep, n, nStep, planes, zero, ksplit, rsplit)
 		rows, step, x := v.n(1, 9), v.n(0, 90), v.n(0, 99)
 		must(isa.OpMVM, 0, ws, x, rows, step, 1, 0, planes, 0, 1, 0, 1, 0, k, ntiles, ksplit, rsplit, 0, n, 8, 0)
 		for r := range rows {

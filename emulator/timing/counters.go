@@ -26,7 +26,9 @@ type Counters struct {
 	SPSent       int64 `json:"scratchpad_sent"`     // part of SPRead: into the network
 	SPReceived   int64 `json:"scratchpad_received"` // part of SPWrite: from the network
 	WeightCopies int64 `json:"weight_copies"`       // part of WeightWrite: second and further replicas within a cluster
-	WeightStored int64 `json:"weight_stored"`       // part of WeightWrite: activations, from the cluster's own scratchpad
+	WeightStored int64 `json:"weight_stored"`       // part of WeightWrite: tiles of activations
+
+	WeightFetched int64 `json:"weight_fetched"` // activations from the network, from which some of those tiles were made
 
 	NoCIn       int64 `json:"noc_in"`        // put into the network, by clusters and DRAM
 	NoCOut      int64 `json:"noc_out"`       // delivered, to clusters and DRAM
@@ -39,11 +41,11 @@ type Counters struct {
 }
 
 // fields lists all counters, for sums.
-func (c *Counters) fields() [28]*int64 {
+func (c *Counters) fields() [29]*int64 {
 	return [...]*int64{
 		&c.Instructions, &c.MACs, &c.MACsInt4, &c.ArraySlots, &c.VectorMACs, &c.VectorOps, &c.FloatOps, &c.ArrayLoads, &c.ArrayReuse,
 		&c.ArrayWrite, &c.InputLatch, &c.AccRead, &c.AccWrite, &c.WeightRead, &c.WeightWrite, &c.SPRead, &c.SPWrite,
-		&c.SPSent, &c.SPReceived, &c.WeightCopies, &c.WeightStored, &c.NoCIn, &c.NoCOut, &c.NoCCopied, &c.NoCByteHops, &c.Link,
+		&c.SPSent, &c.SPReceived, &c.WeightCopies, &c.WeightStored, &c.WeightFetched, &c.NoCIn, &c.NoCOut, &c.NoCCopied, &c.NoCByteHops, &c.Link,
 		&c.DRAMRead, &c.DRAMWrite,
 	}
 }

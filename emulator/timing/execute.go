@@ -23,7 +23,7 @@ func (m *model) execute(id int, st *sequence.Step) error {
 	case isa.OpMVM:
 		start, end = m.mvm(k, st.Args, &l.Counters)
 		end += m.ps(m.pipeline)
-	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend, isa.OpStoreW, isa.OpGatherD:
+	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend, isa.OpStoreW, isa.OpGatherD, isa.OpLoadA:
 		ready := max(k.issue, k.free[unit])
 		for i := range regions {
 			ready = m.ready(k, st.Args, st.Op, &regions[i], ready)
@@ -176,13 +176,13 @@ func (m *model) moved(op isa.Op, a []int64) (bytes, cycles int64) {
 	return bytes, cycles
 }
 
-// move books a load, store, loadw, storew or send that may start at ready.
+// move books a load, store, loadw, storew, loada or send that may start at ready.
 func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
 	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
 	unit := st.Op.Info().Unit
 	switch st.Op {
-	case isa.OpStoreW:
-		return m.storeW(k, a, ready, c)
+	case isa.OpStoreW, isa.OpLoadA:
+		return m.storeW(id, st, ready, c)
 	case isa.OpGatherD:
 		return m.gather(id, st, ready, c)
 	}

@@ -1,27 +1,39 @@
 package timing
 
-import "situ/backend/pim/isa"
+import (
+	"situ/backend/pim/isa"
+	"situ/emulator/sequence"
+)
 
-// storeW books the writing of activations into a cluster's own weight SRAMs. They
-// pass where loadw's tiles do, as wide as a mesh link, behind the scratchpad's
-// read port; a buffer of a tile turns columns into rows. It ends when the last
-// tile is there.
-func (m *model) storeW(k *cluster, a []int64, ready int64, c *Counters) (start, end int64) {
-	regions := m.eff.Regions()
+// storeW books the writing of activations into a cluster's own weight SRAMs, from
+// its scratchpad or from DRAM. They pass where loadw's tiles do, as wide as a mesh
+// link, and a buffer of a tile turns columns into rows. It ends when the last tile
+// is there.
+func (m *model) storeW(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
+	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
 	ktiles, ntiles := m.shape.StoreWTiles(a)
 	tile := m.shape.TileBytes(8)
-	read := a[isa.StoreWK] * a[isa.StoreWN]
-	cycles := max(ceilDiv(ktiles*ntiles*tile, m.linkWidth),
-		matrixCycles(a[isa.StoreWK], a[isa.StoreWKStep], a[isa.StoreWN], a[isa.StoreWNStep], m.spRead))
-	end = ready + m.ps(cycles)
-	c.SPRead += read
-	c.WeightWrite += ktiles * ntiles * tile * a[isa.StoreWRsplit]
-	c.WeightStored += ktiles * ntiles * tile * a[isa.StoreWRsplit]
+	read, written := a[isa.StoreWK]*a[isa.StoreWN], ktiles*ntiles*tile*a[isa.StoreWRsplit]
+	cycles := ceilDiv(ktiles*ntiles*tile, m.linkWidth)
+	matrix := func(width int64) int64 {
+		return matrixCycles(a[isa.StoreWK], a[isa.StoreWKStep], a[isa.StoreWN], a[isa.StoreWNStep], width)
+	}
+	if st.Op == isa.OpStoreW {
+		end = ready + m.ps(max(cycles, matrix(m.spRead)))
+		c.SPRead += read
+		k.free[isa.UnitDMA] = end
+		k.sp.set(&regions[0], end)
+		k.busy[isa.UnitDMA] = interval{ready, end, read, 0}
+	} else {
+		m.to.first, m.to.count, m.to.skip, m.latest = id, 1, -1, 0
+		k.free[isa.UnitDMA] = m.net.fromDRAM(read, max(cycles, matrix(m.linkWidth)), m.dieOf(a[isa.LoadASrc]), ready, &m.to, c)
+		c.WeightFetched += read
+		end = m.latest
+	}
+	c.WeightWrite += written
+	c.WeightStored += written
 	k.arrays.overwrite(regions[1].Lo, regions[1].Hi, tile)
-	k.free[isa.UnitDMA] = end
-	k.sp.set(&regions[0], end)
 	k.ws.set(&regions[1], end)
-	k.busy[isa.UnitDMA] = interval{ready, end, read, 0}
 	return ready, end
 }
 

@@ -67,6 +67,9 @@ const (
 	OpNorm
 	OpMulAdd
 
+	// Products of two activations, the second in DRAM.
+	OpLoadA
+
 	numOps
 )
 

@@ -595,4 +595,16 @@ const (
 	MulAddShift = 36
 	MulAddLo    = 37
 	MulAddHi    = 38
+
+	// loada
+	LoadADst    = 0
+	LoadASrc    = 1
+	LoadAK      = 2
+	LoadAKStep  = 3
+	LoadAN      = 4
+	LoadANStep  = 5
+	LoadAPlanes = 6
+	LoadAZero   = 7
+	LoadAKsplit = 8
+	LoadARsplit = 9
 )
