@@ -12,6 +12,8 @@ import (
 //   - first, relu and clip change places with a movement or maximum before them,
 //     and so does arithmetic with constants with a reshape that only adds or drops
 //     dimensions of 1: they then meet the product;
+//   - a factor of scores moves to the queries, and through movements to the projection
+//     that made them, whose weights then take it in;
 //   - multiplication by a constant per channel (batch normalisation) goes into
 //     the weights and the bias, addition of one into the bias;
 //   - in float models a sum or difference of two products becomes one operator;
@@ -22,8 +24,9 @@ import (
 // In float models, a scale and shift per channel that follow no product become a
 // depthwise 1×1 convolution: the same thing in fixed point, and one operator less.
 func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
+	float := !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Dequantize })
 	for {
-		k := &sinker{uses: g.Uses()}
+		k := &sinker{uses: g.Uses(), float: float}
 		sunk, err := rewrite(g, k.op)
 		if err != nil {
 			return nil, err
@@ -33,7 +36,7 @@ func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
 			break
 		}
 	}
-	f := &fuser{uses: g.Uses(), origin: origins(g), float: !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Dequantize })}
+	f := &fuser{uses: g.Uses(), origin: origins(g), float: float}
 	fused, err := rewrite(g, f.op)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,7 @@ func fuse(g *ir.Graph, _ *State) (*ir.Graph, error) {
 // sinker moves movements behind the operators that could be fused but for them.
 type sinker struct {
 	uses    []int // of the old graph's values
+	float   bool  // nothing is quantised yet
 	changed bool
 }
 
@@ -63,6 +67,9 @@ func (k *sinker) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error)
 	}
 	x := p.In[0]
 	operands := []ir.ValueID{x}
+	if op.Kind == ir.Mul && p.Kind == ir.MatMul {
+		return k.factor(r, op, in[1], p)
+	}
 	switch {
 	case op.Kind == ir.Relu || op.Kind == ir.Clip:
 		switch p.Kind {
@@ -70,6 +77,8 @@ func (k *sinker) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error)
 		default:
 			return ir.NoValue, nil
 		}
+	case k.isFactor(r.old, op) && (p.Kind == ir.Reshape || p.Kind == ir.Transpose) && k.scaled(r.old, op.In[0]):
+		operands = append(operands, in[1])
 	case (op.Kind == ir.Add || op.Kind == ir.Mul) && p.Kind == ir.Reshape:
 		c := k.narrow(r, in[1], r.g.Type(in[0]).Shape, r.g.Type(x).Shape)
 		if c == ir.NoValue || !slices.Equal(r.old.Type(op.Out).Shape, r.g.Type(in[0]).Shape) {
