@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
 
 	"situ/arch"
 	"situ/backend/pim/isa"
@@ -57,7 +59,9 @@ func (p *Phase) Total() Counters {
 // called with every instruction, in the order of the model, not of time. Errors
 // name the cluster and instruction at fault.
 func Run(ctx context.Context, p *isa.Program, c *arch.Chip, limits *effect.Limits, repeat int, observe func(Event)) (*Result, error) {
-	m := newModel(p, c, limits, observe)
+	m := models.Get().(*model)
+	m.reset(p, c, limits, observe)
+	defer m.release()
 	res := &Result{}
 	if err := m.phase(ctx, &res.Init, "init", p.Init, 1); err != nil {
 		return nil, err
@@ -118,16 +122,34 @@ type gate struct {
 	at      int64
 }
 
-func newModel(p *isa.Program, c *arch.Chip, limits *effect.Limits, observe func(Event)) *model {
-	m := &model{rates: ratesOf(c), prog: p, limits: limits, observe: observe, gates: map[gateKey]*gate{}}
-	m.net = newNetwork(&m.rates)
-	m.clusters = make([]cluster, len(p.Main))
-	for i := range m.clusters {
-		k := &m.clusters[i]
-		k.sp, k.acc, k.ws = newPages(limits[effect.SP], 256), newPages(limits[effect.Acc], 256), newPages(limits[effect.WS], 1024)
-	}
+// models are idle ones, of which the next run takes the memory.
+var models = sync.Pool{New: func() any {
+	m := &model{gates: map[gateKey]*gate{}}
 	m.to.arrived = func(_ int, end int64) { m.latest = max(m.latest, end) }
 	return m
+}}
+
+// reset makes m the state of a chip that has done nothing.
+func (m *model) reset(p *isa.Program, c *arch.Chip, limits *effect.Limits, observe func(Event)) {
+	m.rates, m.prog, m.limits, m.observe = ratesOf(c), p, limits, observe
+	m.net = newNetwork(&m.rates)
+	m.clusters = slices.Grow(m.clusters[:0], len(p.Main))[:len(p.Main)]
+	for i := range m.clusters {
+		k := &m.clusters[i]
+		k.sp.reset(limits[effect.SP], 256)
+		k.acc.reset(limits[effect.Acc], 256)
+		k.ws.reset(limits[effect.WS], 1024)
+	}
+}
+
+// release gives the memory to the next run, but for what it does not own.
+func (m *model) release() {
+	m.prog, m.limits, m.observe, m.out, m.finish, m.st = nil, nil, nil, nil, nil, sequence.Step{}
+	for i := range m.clusters {
+		k := &m.clusters[i]
+		*k = cluster{sp: k.sp, acc: k.acc, ws: k.ws}
+	}
+	models.Put(m)
 }
 
 // phase runs one stream on each cluster, repeat times.

@@ -24,10 +24,10 @@ type times struct {
 	most []int64 // of a group: the greatest of its pages
 }
 
-// newPages returns the pages of a memory of some bytes, each of at least
-// minPage bytes, a power of two.
-func newPages(size, minPage int64) pages {
-	p := pages{}
+// reset makes p the pages of a memory of some bytes that nothing has touched,
+// each of at least minPage bytes, a power of two.
+func (p *pages) reset(size, minPage int64) {
+	p.shift = 0
 	for 1<<p.shift < minPage || (size-1)>>p.shift >= maxPages {
 		p.shift++
 	}
@@ -35,14 +35,26 @@ func newPages(size, minPage int64) pages {
 	if size > 0 {
 		n = (size-1)>>p.shift + 1
 	}
-	p.written, p.read, p.left = newTimes(n), newTimes(n), newTimes(n)
-	return p
+	p.written.reset(n)
+	p.read.reset(n)
+	p.left.reset(n)
 }
 
-func newTimes(n int64) times {
-	groups := (n + 1<<groupShift - 1) >> groupShift
-	buf := make([]int64, n+2*groups)
-	return times{buf[:n], buf[n : n+groups], buf[n+groups:]}
+// reset makes t the times of n pages, all 0. It clears what was touched only.
+func (t *times) reset(n int64) {
+	const size = 1 << groupShift
+	for g, most := range t.most {
+		if most > 0 {
+			t.all[g], t.most[g] = 0, 0
+			clear(t.page[g*size : min((g+1)*size, len(t.page))])
+		}
+	}
+	groups := (n + size - 1) >> groupShift
+	if int64(cap(t.page)) < n {
+		buf := make([]int64, n+2*groups)
+		*t = times{buf[:n:n], buf[n:][:groups:groups], buf[n+groups:]}
+	}
+	t.page, t.all, t.most = t.page[:n], t.all[:groups], t.most[:groups]
 }
 
 // latest returns the greatest time of pages lo..hi-1, at least from.

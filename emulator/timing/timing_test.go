@@ -12,7 +12,8 @@ import (
 func TestScoreboard(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	const size = 300_000
-	p := newPages(size, 64)
+	var p pages
+	p.reset(size, 64)
 	n := (size-1)>>p.shift + 1
 	written, read, left := make([]int64, n), make([]int64, n), make([]int64, n)
 	for range 4000 {
