@@ -283,3 +283,34 @@ func TestRunErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestIntervalIsSustained: while the first of a few inputs waits long for DRAM,
+// the vector unit does much of the others; the interval is still no shorter than
+// the unit can keep up.
+func TestIntervalIsSustained(t *testing.T) {
+	chip := testchip.New(1, 2)
+	p := testchip.Program(chip, make([]byte, 64), 64)
+	testchip.Emit(&p.Main[0], isa.OpFill, 0, 1, 0, 1, 0, 448, 7)
+	testchip.Emit(&p.Main[1], isa.OpStore, 64, 0, 1, 0, 0, 1, 0, 0, 4)
+	m, err := emulator.Load(p, chip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := m.Run(context.Background(), nil, emulator.Options{Mode: emulator.Timing, Repeat: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := (r.TotalPS - r.LatencyPS) / 3
+	var busy int64
+	for _, u := range r.Units {
+		if u.Name == "vector" {
+			busy = u.BusyPS
+		}
+	}
+	if 2*seen >= busy {
+		t.Fatalf("inputs end %d ps apart, the vector unit is busy for %d ps of each: the program does not show the case", seen, busy)
+	}
+	if want := (busy + 1) / 2; r.IntervalPS != want {
+		t.Errorf("the interval is %d ps, want %d, the mean of two clusters", r.IntervalPS, want)
+	}
+}

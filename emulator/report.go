@@ -79,7 +79,7 @@ func (r *Report) fill(p *isa.Program, c *arch.Chip, res *timing.Result) {
 	r.LatencyPS, r.TotalPS = res.Finish[0], res.Main.PS
 	r.IntervalPS = r.LatencyPS
 	if n > 1 {
-		r.IntervalPS = (res.Finish[n-1] - res.Finish[0] + (n-1)/2) / (n - 1)
+		r.IntervalPS = max((res.Finish[n-1]-res.Finish[0]+(n-1)/2)/(n-1), busiest(res, int64(len(p.Main)), n))
 	}
 	r.Cycles = int64(math.Round(float64(r.LatencyPS) / c.PeriodPS()))
 	if r.IntervalPS > 0 {
@@ -116,6 +116,15 @@ func (r *Report) fill(p *isa.Program, c *arch.Chip, res *timing.Result) {
 			Bytes: t.Counters.Bytes(), Energy: energy.Of(&t.Counters, 0, c), ArraySlots: t.Counters.ArraySlots,
 		})
 	}
+}
+
+// busiest is how long the busier of arrays and vector units are at work for one of
+// n inputs, the mean of the clusters. Inputs cannot follow each other faster for
+// long, as these units do one thing at a time, while a few inputs may seem to: when
+// the first ends, units may have done part of the others.
+func busiest(res *timing.Result, clusters, n int64) int64 {
+	busy := max(res.Main.Units[isa.UnitArray], res.Main.Units[isa.UnitVector])
+	return (busy + clusters*n - 1) / (clusters * n)
 }
 
 // peakPerCycle is how many multiply-accumulates the chip's arrays can do in a
