@@ -323,15 +323,15 @@ func (p *plan) send(e *emitter, s *step) {
 		g = group{}
 	}
 	for j := range p.clusters {
-		what := own.and(st.got[j])
 		if j == e.cluster && g.count > 0 && st.boxes[j] == g.box {
 			g.count++ // the sender is left out, so the group may span it
 			continue
 		}
-		if j == e.cluster || what.empty() {
+		if j == e.cluster || !own.meets(&st.got[j]) {
 			flush()
 			continue
 		}
+		what := own.and(st.got[j])
 		if g.count > 0 && g.what == what && g.box == st.boxes[j] {
 			g.count++
 			continue

@@ -37,10 +37,6 @@ func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error)
 			p, err = nil, fmt.Errorf("internal error: compiling %q for %s: %v\n%s", g.Name, c.Name, r, debug.Stack())
 		}
 	}()
-	total := c.NumClusters()
-	if opt.Clusters < 0 || opt.Clusters > total {
-		return nil, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, c.Name, total)
-	}
 	best, err := choose(g, c, opt)
 	if err != nil {
 		return nil, err
@@ -51,12 +47,20 @@ func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error)
 	return best.program(opt)
 }
 
-// choose plans the program for several numbers of clusters and returns the plan
-// that serves the objective best.
+// choose lowers g and plans its program.
 func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 	l, err := lower(g, c)
 	if err != nil {
 		return nil, err
+	}
+	return l.choose(opt)
+}
+
+// choose plans the program for several numbers of clusters and returns the plan
+// that serves the objective best.
+func (l *lowering) choose(opt Options) (*plan, error) {
+	if total := l.chip.NumClusters(); opt.Clusters < 0 || opt.Clusters > total {
+		return nil, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, l.chip.Name, total)
 	}
 	var firstErr error
 	for _, how := range efforts {
@@ -66,6 +70,7 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 		}
 		for _, o := range options {
 			p := &plan{lowering: l, clusters: o.clusters, effort: how}
+			p.resplit(o.parts)
 			if err := p.place(); err != nil {
 				if firstErr == nil {
 					firstErr = err
@@ -82,6 +87,7 @@ func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 type option struct {
 	clusters int
 	score    float64 // cycles, the less the better
+	parts    [][]box // of each step
 }
 
 // options lists the numbers of clusters for which all weights find a place with
@@ -113,7 +119,7 @@ func (l *lowering) options(opt Options, how effort) ([]option, error) {
 		if opt.Objective == Throughput {
 			score /= float64(total / n)
 		}
-		options = append(options, option{n, score})
+		options = append(options, option{n, score, p.parts()})
 	}
 	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
 	return options, firstErr
@@ -122,11 +128,10 @@ func (l *lowering) options(opt Options, how effort) ([]option, error) {
 // shares of the weight SRAM that are tried for weights that stay.
 var shares = []float64{0.5, 0}
 
-// place splits, maps and places a plan whose weights are known to fit or to be
-// streamed. When they are streamed, it takes the share of the weight SRAM for
+// place maps and places a plan that is split and whose weights are known to fit
+// or to be streamed. When they are streamed, it takes the share of the weight SRAM for
 // those that stay which leads to the least DRAM traffic.
 func (p *plan) place() error {
-	p.split()
 	p.spread()
 	best, bestShare := int64(-1), shares[0]
 	var firstErr error
@@ -161,8 +166,25 @@ func (p *plan) place() error {
 
 // program writes the finished program.
 func (p *plan) program(opt Options) (*isa.Program, error) {
-	image, regions := p.constants()
-	end := int64(len(image))
+	for _, s := range p.steps {
+		p.layers[s.layer].Mapping = p.describe(s)
+		if k, ok := s.kernel.(*pair); ok && s.fromDRAM(s.group) {
+			p.layers[k.writes].Op = isa.OpLoadA.String()
+		}
+	}
+	m := p.layOut()
+	prog, err := p.skeleton(opt, &m)
+	if err != nil {
+		return nil, err
+	}
+	prog.Consts = p.image(&m)
+	return prog, nil
+}
+
+// skeleton writes the program but for its constants and for what it says of
+// layers to people.
+func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
+	end, regions := m.bytes, m.regions
 	home := func(st *store) {
 		end = roundUp(end, 64)
 		st.dram = end
@@ -170,7 +192,7 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	}
 	prog := &isa.Program{
 		Model: p.g.Name, Arch: p.chip.Name, Fingerprint: p.chip.Fingerprint(), Quant: opt.Quant,
-		Consts: image, ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
+		ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
 		AccumulatorBytes: p.accumulatorBytes(), WeightBytes: p.weightBytes(), Replicas: p.chip.NumClusters() / p.clusters,
 	}
 	for i, t := range p.inputs {
@@ -184,7 +206,7 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
 	}
 	for _, st := range p.stores {
-		if st.spilled && !st.inner && st.dram < 0 {
+		if st.spilled && !st.inner && !st.input && !st.output && st.data == nil {
 			home(st)
 		}
 	}
@@ -199,12 +221,6 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	var err error
 	if prog.Init, prog.Main, err = p.generate(); err != nil {
 		return nil, err
-	}
-	for _, s := range p.steps {
-		p.layers[s.layer].Mapping = p.describe(s)
-		if k, ok := s.kernel.(*pair); ok && s.fromDRAM(s.group) {
-			p.layers[k.writes].Op = isa.OpLoadA.String()
-		}
 	}
 	prog.Layers = usedLayers(p.layers, prog.Init, prog.Main)
 	for _, f := range passes.Fallbacks(p.g) {

@@ -18,26 +18,9 @@ const (
 	opsMean    = 3 // behind the sum
 )
 
-// MVMCycles estimates one mvm instruction on m input vectors: passes of array
-// loading and input streaming. inBytes are the distinct input bytes of one pass.
-func MVMCycles(c *arch.Chip, m, rsplit, passes, inBytes int64, weightBits int) int64 {
-	load := tileCycles(c, weightBits)
-	stream := max(ceilDiv(m, rsplit)*c.InputCycles(), ceilDiv(inBytes, c.Scratchpad.ReadBytes.Int()))
-	t := c.Array.PipelineCycles.Int()
-	if c.Array.WeightSets.Int() >= 2 {
-		return t + load + passes*stream + (passes-1)*max(load-stream, 0)
-	}
-	return t + passes*(load+stream)
-}
-
 // tileCycles is how long an array takes to load its weights.
 func tileCycles(c *arch.Chip, weightBits int) int64 {
 	return ceilDiv(c.TileBytes(weightBits), c.WeightSRAM.PortBytes.Int())
-}
-
-// RequantCycles estimates the requantisation of rows of n sums.
-func RequantCycles(c *arch.Chip, rows, n int64) int64 {
-	return vectorCycles(c, rows*n*opsRequant, 0, rows*ceilDiv(n, c.Scratchpad.WriteBytes.Int()))
 }
 
 // vectorCycles is the time of an instruction of the vector unit: lane

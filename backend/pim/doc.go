@@ -19,6 +19,10 @@
 //	generate  image.go packs the DRAM image, codegen.go and the kernels write instructions
 //	check     check.go proves the placement sound, in every compilation
 //
+// A Planner (planner.go) goes the same road for many chips without packing weights,
+// for the timing model alone; what it can keep from chip to chip it keeps
+// (cutting.go). bound.go says what no program can do better than.
+//
 // The number of clusters is chosen by estimate (compile.go). Efforts to keep all
 // weights on the chip go from quick products over few copies to streaming.
 //
@@ -50,9 +54,9 @@
 //
 // geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go,
 // rules_pair.go; the kernels vector.go, window.go, product.go, pair.go with access.go
-// and pair_map.go, move.go, float.go; fold.go; cost.go,
-// mapping.go, split.go, weights.go, place.go, spill.go, traffic.go, fuse.go;
-// image.go, emit.go, codegen.go; compile.go and check.go. The programs in
+// and pair_map.go, move.go, float.go; fold.go; cost.go, mapping.go, split.go,
+// weights.go, place.go, spill.go, cutting.go, traffic.go, fuse.go; image.go, emit.go,
+// codegen.go; compile.go and check.go. The programs in
 // testdata show what comes out.
 //
 // To add an operator: a rule in rules.go, and a kernel if no present one serves.

@@ -52,7 +52,8 @@ func (e *emitter) transfer(op isa.Op, b box, dst, src view, elem int, tail ...in
 	to, from := dst.at(b.lo), src.at(b.lo)
 	el := int64(elem)
 	runs(b.dims(), [3][4]int64{dst.st, src.st}, [3]int64{el, el}, 2, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
-		args := []int64{to + off[0], from + off[1], l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], n * el}
+		args := make([]int64, 0, 16)
+		args = append(args, to+off[0], from+off[1], l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], n*el)
 		e.emit(op, append(args, tail...)...)
 	})
 }

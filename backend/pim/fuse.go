@@ -95,13 +95,19 @@ func (p *plan) formGroups(room int64) bool {
 // mayFollow reports whether step j may stand in a group that starts with step i
 // and holds all between.
 func (p *plan) mayFollow(i, j int) bool {
-	for _, k := range [2]int{i, j} {
-		s := p.steps[k]
-		if p.isTransfer(s) || !s.cuts()[1] || !s.cuts()[2] {
-			return false
-		}
-	}
-	return true
+	return p.steps[i].joins() && p.steps[j].joins()
+}
+
+// joins reports whether s may stand in a group of several steps.
+func (s *step) joins() bool {
+	cuts := s.cuts()
+	return !s.isTransfer() && cuts[1] && cuts[2]
+}
+
+// staysInside reports whether what s writes may exist in strips only.
+func (s *step) staysInside() bool {
+	st := s.out.store
+	return len(st.writers) == 1 && !st.output && !st.whole && s.out.dims == st.dims
 }
 
 // gain returns the DRAM bytes that a group of steps i..j saves, or 0 when it is
@@ -110,11 +116,10 @@ func (p *plan) gain(i, j int, room int64, live []int64) int64 {
 	saved := int64(0)
 	own := int64(0) // resident stores that would become strips
 	for k := i; k < j; k++ {
-		t := p.steps[k].out
-		st := t.store
-		if len(st.writers) != 1 || st.output || st.whole || t.dims != st.dims {
+		if !p.steps[k].staysInside() {
 			return 0
 		}
+		st := p.steps[k].out.store
 		uses := int64(0)
 		for _, r := range st.readers {
 			if r.index > j {

@@ -33,6 +33,16 @@ func (b box) and(c box) box {
 	return b
 }
 
+// meets reports whether the intersection of two boxes is not empty.
+func (b *box) meets(c *box) bool {
+	for i := range b.lo {
+		if max(b.lo[i], c.lo[i]) >= min(b.hi[i], c.hi[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // hull returns the smallest box that holds both; an empty box counts for nothing.
 func (b box) hull(c box) box {
 	if b.empty() {
@@ -142,7 +152,11 @@ type level struct {
 // with the operands' offsets, the loops around the run, outer first and at
 // least depth of them, and n; loops beyond depth are unrolled.
 func runs(ext dims, st [3][4]int64, elem [3]int64, operands, depth int, repeat [3]bool, f func(off [3]int64, loops []level, n int64, repeats [3]bool)) {
-	var ls []level
+	// Room for the levels of four dimensions, and before them for those that make
+	// up the depth.
+	var buf [2 * len(dims{})]level
+	first := len(dims{})
+	ls := buf[first:first]
 	for d := range ext {
 		if ext[d] == 1 {
 			continue
@@ -176,24 +190,37 @@ func runs(ext dims, st [3][4]int64, elem [3]int64, operands, depth int, repeat [
 			still = [3]bool{}
 		}
 	}
-	for len(ls) < depth {
-		ls = append([]level{{n: 1}}, ls...)
+	end := first + len(ls)
+	for ; end-first < depth; first-- {
+		buf[first-1] = level{n: 1}
 	}
-	outer, inner := ls[:len(ls)-depth], ls[len(ls)-depth:]
-	var walk func(k int, off [3]int64)
-	walk = func(k int, off [3]int64) {
-		if k == len(outer) {
-			f(off, inner, n, still)
-			return
-		}
-		for range outer[k].n {
-			walk(k+1, off)
+	outer, inner := buf[first:end-depth], buf[end-depth:end]
+	var off [3]int64
+	var count [len(dims{})]int64
+	for {
+		f(off, inner, n, still)
+		k := len(outer) - 1
+		for ; k >= 0; k-- {
+			l := &outer[k]
+			count[k]++
+			more := count[k] < l.n
+			if !more {
+				count[k] = 0
+			}
 			for i := range operands {
-				off[i] += outer[k].st[i]
+				off[i] += l.st[i]
+				if !more {
+					off[i] -= l.n * l.st[i]
+				}
+			}
+			if more {
+				break
 			}
 		}
+		if k < 0 {
+			return
+		}
 	}
-	walk(0, [3]int64{})
 }
 
 // mergeable reports whether loop a around loop b is one loop.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"situ/arch"
 	"situ/backend/pim/isa"
 	"situ/emulator/functional"
@@ -86,27 +88,20 @@ func TestHeads(t *testing.T) {
 		if len(written) != 2 || written["scores"] == 0 || written["mixed"] == 0 {
 			t.Errorf("%s: bytes written into the arrays' memory are %v", name, written)
 		}
-		e, err := NewEstimator(g, c)
+		e, err := NewPlanner(g, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := e.Estimate(c, Options{Clusters: p.clusters})
+		plain, err := e.Program(c, Options{Clusters: p.clusters})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := res.Main.Total()
-		for _, x := range []struct {
-			what      string
-			est, real int64
-		}{
-			{"multiply-accumulates", w.MACs, got.MACs}, {"weights written into arrays", w.ArrayWrite, got.ArrayWrite},
-			{"inputs latched", w.InputLatch, got.InputLatch}, {"weight SRAM written", w.WeightWrite, got.WeightWrite},
-			{"weight SRAM read", w.WeightRead, got.WeightRead}, {"accumulators written", w.AccWrite, got.AccWrite},
-			{"accumulators read", w.AccRead, got.AccRead}, {"lane operations", w.VectorOps, got.VectorOps},
-		} {
-			if x.est != x.real {
-				t.Errorf("%s: %s estimated as %d, are %d", name, x.what, x.est, x.real)
-			}
+		est, err := timing.Run(context.Background(), plain, c, &limits, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(res, est); d != "" {
+			t.Errorf("%s: the program (-) and the planned one (+) take different times:\n%s", name, d)
 		}
 		if b := e.Bound(c); b.Cycles > float64(res.Main.PS)/c.PeriodPS() {
 			t.Errorf("%s: takes %g cycles, less than the bound of %g", name, float64(res.Main.PS)/c.PeriodPS(), b.Cycles)

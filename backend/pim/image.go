@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"situ/arch"
 	"situ/backend/pim/isa"
 )
 
@@ -20,6 +21,10 @@ func (p *plan) makeBlobs() {
 		s.blobs, s.blobOf = nil, make([]int, p.clusters)
 		for j, part := range s.parts {
 			if part.empty() {
+				continue
+			}
+			if j > 0 && s.sameParams(j, j-1) {
+				s.blobOf[j] = s.blobOf[j-1]
 				continue
 			}
 			b := blob{data: slices.Clip(s.kernel.params(part))}
@@ -48,6 +53,13 @@ func (p *plan) makeBlobs() {
 	p.constBytes = at
 }
 
+// sameParams reports whether two clusters are known to need the same constants:
+// those of a product follow from its channels.
+func (s *step) sameParams(i, j int) bool {
+	k, ok := s.kernel.(*product)
+	return ok && k.parts[i] != nil && k.parts[i] == k.parts[j]
+}
+
 // blob returns the constants of step s on cluster j, nil when there are none.
 func (s *step) blob(j int) *blob {
 	if len(s.blobs) == 0 {
@@ -56,18 +68,29 @@ func (s *step) blob(j int) *blob {
 	return &s.blobs[s.blobOf[j]]
 }
 
-// constants returns the DRAM image, and which die holds what: weights lie on
-// the die of the first cluster that uses them, all else on die 0. First come the
-// constants of steps, then those operands that stay in DRAM, then weights.
-func (p *plan) constants() ([]byte, []isa.Region) {
-	type job struct {
-		k  *product
-		q  *part
-		ch *chunk
-		u  *unit
-	}
+// layout says where constants lie in DRAM.
+type layout struct {
+	bytes   int64 // of the image
+	regions []isa.Region
+	units   []placedUnit
+}
+
+// placedUnit is a unit of a product's weights, which knows its address.
+type placedUnit struct {
+	k  *product
+	ch *chunk
+	u  *unit
+}
+
+func (w *placedUnit) bytes(c *arch.Chip) int64 { return w.u.bytes(w.ch.tiles, c.TileBytes(w.k.w.bits)) }
+
+// layOut gives constants their addresses in DRAM and says which die holds what:
+// weights lie on the die of the first cluster that uses them, all else on die 0.
+// First come the constants of steps, then those operands that stay in DRAM, then
+// weights.
+func (p *plan) layOut() layout {
 	perDie := int(p.chip.ClustersPerDie.Int())
-	jobs := make([][]job, (p.clusters+perDie-1)/perDie)
+	onDie := make([][]placedUnit, (p.clusters+perDie-1)/perDie)
 	for _, s := range p.steps {
 		k, ok := s.kernel.(*product)
 		if !ok {
@@ -77,7 +100,7 @@ func (p *plan) constants() ([]byte, []isa.Region) {
 			for i := range q.chunks {
 				for j := range q.chunks[i].units {
 					d := q.first / perDie
-					jobs[d] = append(jobs[d], job{k, q, &q.chunks[i], &q.chunks[i].units[j]})
+					onDie[d] = append(onDie[d], placedUnit{k, &q.chunks[i], &q.chunks[i].units[j]})
 				}
 			}
 		}
@@ -90,21 +113,27 @@ func (p *plan) constants() ([]byte, []isa.Region) {
 			at = roundUp(at+int64(len(st.data)), align)
 		}
 	}
-	var regions []isa.Region
-	for d := range jobs {
+	var m layout
+	for d := range onDie {
 		start := at
 		if d == 0 {
 			start = 0
 		}
-		for _, j := range jobs[d] {
-			j.u.dram = at
-			at = roundUp(at+j.u.bytes(j.ch.tiles, p.chip.TileBytes(j.k.w.bits)), align)
+		for _, w := range onDie[d] {
+			w.u.dram = at
+			at = roundUp(at+w.bytes(p.chip), align)
 		}
 		if at > start {
-			regions = append(regions, isa.Region{Start: start, End: at, Die: d})
+			m.regions = append(m.regions, isa.Region{Start: start, End: at, Die: d})
 		}
 	}
-	image := make([]byte, at)
+	m.bytes, m.units = at, slices.Concat(onDie...)
+	return m
+}
+
+// image returns the DRAM image of a layout.
+func (p *plan) image(m *layout) []byte {
+	image := make([]byte, m.bytes)
 	for _, s := range p.steps {
 		for _, b := range s.blobs {
 			copy(image[b.at:], b.data)
@@ -115,20 +144,18 @@ func (p *plan) constants() ([]byte, []isa.Region) {
 			copy(image[st.dram:], st.data)
 		}
 	}
-	all := slices.Concat(jobs...)
 	const workers = 2
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := w; i < len(all); i += workers {
-				j := all[i]
-				n := j.u.bytes(j.ch.tiles, p.chip.TileBytes(j.k.w.bits))
-				j.k.pack(image[j.u.dram:j.u.dram+n], j.ch, j.u)
+			for i := w; i < len(m.units); i += workers {
+				j := &m.units[i]
+				j.k.pack(image[j.u.dram:j.u.dram+j.bytes(p.chip)], j.ch, j.u)
 			}
 		})
 	}
 	wg.Wait()
-	return image, regions
+	return image
 }
 
 // pack writes the tiles of a unit: [tiles][ktiles][rows][cols], two 4-bit

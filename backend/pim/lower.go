@@ -27,6 +27,11 @@ type lowering struct {
 	raw    map[ir.ValueID]bool // products whose int32 sums exist as plain integers
 
 	inputs, outputs []*tensor
+
+	least    []box // see leastParts
+	maps     mapper
+	fetches  fetches
+	cuttings cuttings
 }
 
 // lower returns the steps of g, or an error that lists every operator the back
@@ -66,7 +71,33 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 		}
 	}
 	l.foldTransposes()
+	for i, s := range l.steps {
+		s.index = i
+		if s.out != nil {
+			s.out.store.writers = append(s.out.store.writers, s)
+		}
+		for _, t := range s.in {
+			t.store.readers = append(t.store.readers, s)
+		}
+	}
+	l.leastParts()
+	l.on(c)
 	return l, nil
+}
+
+// on makes c the chip of the steps.
+func (l *lowering) on(c *arch.Chip) {
+	l.chip = c
+	l.maps.on(c)
+	for _, s := range l.steps {
+		switch k := s.kernel.(type) {
+		case *product:
+			k.fit(c)
+			k.maps = &l.maps
+		case *pair:
+			k.maps = &l.maps
+		}
+	}
 }
 
 // errGiven marks values whose operator has been reported.
@@ -119,8 +150,8 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	if v.Type.DType == ir.I8 || v.Type.DType == ir.I4 {
 		t.zero = 128
 	}
-	if n, have := t.dims.numel(), l.chip.DRAM.Bytes.Int(); n > have/int64(t.elem) {
-		return nil, fmt.Errorf("a value of %d elements is more than the %d bytes of DRAM of %s", n, have, l.chip.Name)
+	if err := l.holds(t.dims, t.elem); err != nil {
+		return nil, err
 	}
 	if q := v.Type.Quant; q != nil && t.elem == 1 {
 		if !q.IsPerTensor() {
@@ -130,6 +161,24 @@ func (l *lowering) fresh(id ir.ValueID) (*tensor, error) {
 	}
 	l.ownStore(t)
 	return t, nil
+}
+
+// holds is an error when the chip's DRAM does not hold a tensor.
+func (l *lowering) holds(d dims, elem int) error {
+	if n, have := d.numel(), l.chip.DRAM.Bytes.Int(); n > have/int64(elem) {
+		return fmt.Errorf("a value of %d elements is more than the %d bytes of DRAM of %s", n, have, l.chip.Name)
+	}
+	return nil
+}
+
+// held is an error when the chip's DRAM does not hold one of the tensors.
+func (l *lowering) held() error {
+	for _, st := range l.stores {
+		if err := l.holds(st.dims, st.elem); err != nil {
+			return fmt.Errorf("%q: %w", st.name, err)
+		}
+	}
+	return nil
 }
 
 // ownStore gives t a new store of its own.

@@ -33,32 +33,96 @@ type Mapping struct {
 	Cycles                 int64 // estimate for one inference
 }
 
-// Map chooses the mapping of the least estimated time. It reports false when
+// mapper finds mappings for one chip, whose figures it holds as integers. It finds
+// each Problem's once: networks repeat shapes, and splits are compared over and
+// over.
+type mapper struct {
+	chip  *arch.Chip
+	found map[Problem]choice
+
+	cores, rows, accumulators, issue, input, pipeline int64
+	spRead, spWrite, lanes, start                     int64
+	shadow                                            bool // arrays have a second set of weights
+	w8, w4                                            tileShape
+}
+
+// tileShape is an array for one width of weights.
+type tileShape struct {
+	cols, bytes int64
+	load        int64 // cycles to load the weights
+}
+
+// choice is the best mapping of a problem, and whether there is any.
+type choice struct {
+	m  Mapping
+	ok bool
+}
+
+// on makes c the chip.
+func (mp *mapper) on(c *arch.Chip) {
+	found := mp.found
+	if found == nil {
+		found = map[Problem]choice{}
+	}
+	clear(found)
+	shape := func(bits int) tileShape { return tileShape{c.Cols(bits), c.TileBytes(bits), tileCycles(c, bits)} }
+	*mp = mapper{
+		chip: c, found: found,
+		cores: c.CoresPerCluster.Int(), rows: c.Array.Rows.Int(), accumulators: accumulators(c), issue: c.IssueCycles.Int(),
+		input: c.InputCycles(), pipeline: c.Array.PipelineCycles.Int(),
+		spRead: c.Scratchpad.ReadBytes.Int(), spWrite: c.Scratchpad.WriteBytes.Int(),
+		lanes: c.Vector.Lanes.Int(), start: c.Vector.StartCycles.Int(),
+		shadow: c.Array.WeightSets.Int() >= 2, w8: shape(8), w4: shape(4),
+	}
+}
+
+func (mp *mapper) tile(bits int) *tileShape {
+	if bits == 4 {
+		return &mp.w4
+	}
+	return &mp.w8
+}
+
+// best returns the mapping of the least estimated time. It reports false when
 // the accumulators do not hold one input vector's sums over a single tile, or a
 // core's weight SRAM not one tile.
-func Map(c *arch.Chip, p Problem) (Mapping, bool) {
-	cores := c.CoresPerCluster.Int()
-	cols := c.Cols(p.WeightBits)
-	perTile := cols // live columns of a tile
-	tiles := ceilDiv(p.N, cols)
+func (mp *mapper) best(p Problem) (Mapping, bool) {
+	b, ok := mp.found[p]
+	if !ok {
+		mp.each(p, func(m *Mapping) {
+			if !b.ok || better(&p, m, &b.m) {
+				b = choice{*m, true}
+			}
+		})
+		mp.found[p] = b
+	}
+	return b.m, b.ok
+}
+
+// each calls f for every mapping of a problem that is worth a look: with as many
+// cores as there are, and with one for the input vectors. f must not keep what it
+// is given.
+func (mp *mapper) each(p Problem, f func(*Mapping)) {
+	t := mp.tile(p.WeightBits)
+	perTile := t.cols // live columns of a tile
+	tiles := ceilDiv(p.N, t.cols)
 	if p.Groups > 1 {
 		perTile = p.N / p.Groups
 		tiles = p.Groups
-		if perTile > cols { // each group is a product by itself
-			tiles = ceilDiv(perTile, cols) * p.Groups
-			perTile = cols
+		if perTile > t.cols { // each group is a product by itself
+			tiles = ceilDiv(perTile, t.cols) * p.Groups
+			perTile = t.cols
 		}
 	}
-	ktiles := ceilDiv(p.K, c.Array.Rows.Int())
-	var best Mapping
-	found := false
-	for nt := min(tiles, cores); nt >= 1; nt = nextSplit(tiles, nt) {
-		for ks := min(ktiles, cores/nt); ks >= 1; ks = nextSplit(ktiles, ks) {
-			rs := min(cores/(nt*ks), p.M)
+	ktiles := ceilDiv(p.K, mp.rows)
+	var m Mapping
+	for nt := min(tiles, mp.cores); nt >= 1; nt = nextSplit(tiles, nt) {
+		for ks := min(ktiles, mp.cores/nt); ks >= 1; ks = nextSplit(ktiles, ks) {
+			rs := min(mp.cores/(nt*ks), p.M)
 			for _, r := range [2]int64{rs, 1} {
-				m, ok := p.mapped(c, nt, ks, max(r, 1), ktiles, tiles, perTile)
-				if ok && (!found || better(p, m, best)) {
-					best, found = m, true
+				m = Mapping{NTiles: nt, KSplit: ks, RSplit: max(r, 1), Chunks: ceilDiv(tiles, nt), Units: 1}
+				if mp.complete(&p, &m, t, ktiles, perTile) {
+					f(&m)
 				}
 				if rs == 1 {
 					break
@@ -66,7 +130,6 @@ func Map(c *arch.Chip, p Problem) (Mapping, bool) {
 			}
 		}
 	}
-	return best, found
 }
 
 // nextSplit returns the next smaller number of parts that shortens n/parts
@@ -78,7 +141,7 @@ func nextSplit(n, parts int64) int64 {
 	return min(parts-1, ceilDiv(n, ceilDiv(n, parts)+1))
 }
 
-func better(p Problem, a, b Mapping) bool {
+func better(p *Problem, a, b *Mapping) bool {
 	if p.Lean && a.CoreBytes != b.CoreBytes {
 		return a.CoreBytes < b.CoreBytes
 	}
@@ -88,58 +151,71 @@ func better(p Problem, a, b Mapping) bool {
 	return a.CoreBytes < b.CoreBytes
 }
 
-// mapped completes and estimates one choice.
-func (p Problem) mapped(c *arch.Chip, nt, ks, rs, ktiles, tiles, perTile int64) (Mapping, bool) {
-	tile := c.TileBytes(p.WeightBits)
-	passes := ceilDiv(ktiles, ks)
-	m := Mapping{NTiles: nt, KSplit: ks, RSplit: rs, Chunks: ceilDiv(tiles, nt), Units: 1}
-	m.CoreBytes = m.Chunks * passes * tile
-	n := min(nt*perTile, p.N)
-	acc := accumulators(c)
-	limit := acc / 2 / (4 * n)
+// complete fills in and estimates a mapping whose splits are given. It reports
+// false when it is not possible.
+func (mp *mapper) complete(p *Problem, m *Mapping, t *tileShape, ktiles, perTile int64) bool {
+	passes := ceilDiv(ktiles, m.KSplit)
+	m.CoreBytes = m.Chunks * passes * t.bytes
+	n := min(m.NTiles*perTile, p.N)
+	limit := mp.accumulators / 2 / (4 * n)
 	if limit < 1 {
-		if limit = acc / (4 * n); limit < 1 {
-			return m, false
+		if limit = mp.accumulators / (4 * n); limit < 1 {
+			return false
 		}
 	}
 	unitPasses := passes
 	if p.Streamed {
 		if p.UnitTiles < 1 {
-			return m, false
+			return false
 		}
 		m.Units = ceilDiv(passes, p.UnitTiles)
 		unitPasses = min(passes, p.UnitTiles)
-		m.CoreBytes = unitPasses * tile
+		m.CoreBytes = unitPasses * t.bytes
 	}
 	kBytes := ceilDiv(p.K, passes)
 	least := ceilDiv(p.M, limit)
 	for _, more := range [4]int64{1, 2, 4, 8} {
 		strips := min(least*more, p.M)
 		rows := ceilDiv(p.M, strips)
-		one := m.Units * MVMCycles(c, rows, rs, unitPasses, rows*kBytes, p.WeightBits)
+		one := m.Units * mp.mvmCycles(t, rows, m.RSplit, unitPasses, rows*kBytes)
 		if unitPasses == 1 && m.Units == 1 {
 			// The arrays keep the weights from strip to strip.
-			one -= tileCycles(c, p.WeightBits) * (strips - 1) / strips
+			one -= t.load * (strips - 1) / strips
 		}
-		rq := RequantCycles(c, rows, n)
+		rq := mp.requantCycles(rows, n)
 		groups := m.Chunks * strips
 		// Requantisation of a group overlaps the product of the next.
-		t := groups*max(one, rq) + min(one, rq) + groups*(2+m.Units)*c.IssueCycles.Int()
+		cycles := groups*max(one, rq) + min(one, rq) + groups*(2+m.Units)*mp.issue
 		var dram int64
 		if p.Streamed {
-			dram = m.Chunks * nt * ktiles * tile
+			dram = m.Chunks * m.NTiles * ktiles * t.bytes
 			if m.Units > 1 {
 				dram *= strips
 			}
 			if p.Written {
-				t = max(t, writeCycles(c, dram))
+				cycles = max(cycles, writeCycles(mp.chip, dram))
 			} else {
-				t = max(t, dramCycles(c, dram))
+				cycles = max(cycles, dramCycles(mp.chip, dram))
 			}
 		}
-		if m.Strips == 0 || t < m.Cycles {
-			m.Strips, m.Rows, m.Cycles, m.DRAMBytes = strips, rows, t, dram
+		if m.Strips == 0 || cycles < m.Cycles {
+			m.Strips, m.Rows, m.Cycles, m.DRAMBytes = strips, rows, cycles, dram
 		}
 	}
-	return m, true
+	return true
+}
+
+// mvmCycles estimates one mvm instruction on m input vectors: passes of array
+// loading and input streaming. inBytes are the distinct input bytes of one pass.
+func (mp *mapper) mvmCycles(t *tileShape, m, rsplit, passes, inBytes int64) int64 {
+	stream := max(ceilDiv(m, rsplit)*mp.input, ceilDiv(inBytes, mp.spRead))
+	if mp.shadow {
+		return mp.pipeline + t.load + passes*stream + (passes-1)*max(t.load-stream, 0)
+	}
+	return mp.pipeline + passes*(t.load+stream)
+}
+
+// requantCycles estimates the requantisation of rows of n sums.
+func (mp *mapper) requantCycles(rows, n int64) int64 {
+	return max(ceilDiv(rows*n*opsRequant, mp.lanes), rows*ceilDiv(n, mp.spWrite)) + mp.start
 }

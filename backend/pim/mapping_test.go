@@ -4,7 +4,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"situ/arch"
 )
+
+func mapperOf(c *arch.Chip) *mapper {
+	mp := &mapper{}
+	mp.on(c)
+	return mp
+}
 
 // TestMap checks that a mapping stays within the machine and covers the problem.
 func TestMap(t *testing.T) {
@@ -16,7 +24,7 @@ func TestMap(t *testing.T) {
 			Groups: 1, WeightBits: rapid.SampledFrom([]int{4, 8}).Draw(t, "bits"),
 			Streamed: rapid.Bool().Draw(t, "streamed"), UnitTiles: rapid.Int64Range(1, 9).Draw(t, "unit"), Lean: rapid.Bool().Draw(t, "lean"),
 		}
-		m, ok := Map(c, p)
+		m, ok := mapperOf(c).best(p)
 		if !ok {
 			t.Fatalf("%+v has no mapping", p)
 		}
@@ -49,8 +57,8 @@ func TestMoreCoresNoSlower(t *testing.T) {
 		small.CoresPerCluster, large.CoresPerCluster = fig(float64(n)), fig(float64(2*n))
 		// The accumulators belong to the cores; keep their sum.
 		small.Accumulator.Bytes, large.Accumulator.Bytes = fig(4096), fig(2048)
-		a, _ := Map(small, p)
-		b, _ := Map(large, p)
+		a, _ := mapperOf(small).best(p)
+		b, _ := mapperOf(large).best(p)
 		if b.Cycles > a.Cycles {
 			t.Fatalf("%+v: %d cores %+v, %d cores %+v", p, n, a, 2*n, b)
 		}

@@ -32,6 +32,7 @@ type pair struct {
 	lo, hi int64
 
 	writes int32       // layer of writing b
+	maps   *mapper     // of the chip
 	m      pairMapping // on the chip of the plan
 	at     int64       // in each core's weight SRAM: where b goes
 	half   int64       // and behind how many bytes the next, 0 for the same place

@@ -72,7 +72,7 @@ func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
 		ref = 1
 	}
 	var ok bool
-	m.Mapping, ok = Map(c, Problem{M: rows, K: int64(k.planes * k.k), N: int64(k.size[3]), Groups: 1, WeightBits: 8,
+	m.Mapping, ok = k.maps.best(Problem{M: rows, K: int64(k.planes * k.k), N: int64(k.size[3]), Groups: 1, WeightBits: 8,
 		Streamed: true, Written: true, UnitTiles: fit})
 	if !ok {
 		return m, false
@@ -178,54 +178,6 @@ func (p *plan) locatePairs(at, bytes int64) {
 			k.at, k.half = at, p.writtenHalf
 		}
 	}
-}
-
-// work adds what a part of a product does, mapped as the plan has it, and returns
-// how long arrays and vector unit are busy.
-func (k *pair) work(c *arch.Chip, out box, w *Work) (array, vector int64) {
-	count, rows := k.problem(k.out.indices(out, k.size))
-	k.count(count*rows, w)
-	n, length := int64(k.size[3]), int64(k.k)
-	strips := ceilDiv(rows, int64(k.m.rows))
-	chunks := ceilDiv(n, int64(k.m.cols))
-	vector = count * strips * chunks * RequantCycles(c, ceilDiv(rows, strips), min(n, int64(k.m.cols)))
-	w.SPRead += count * (strips*chunks - 1) * k.block() * min(n, int64(k.m.cols))
-	if k.m.vector {
-		w.VectorMACs += count * rows * n * length
-		w.SPRead += count * rows * (n*length + length*chunks)
-		return 0, vector + count*k.m.cycles - count*ceilDiv(rows*n*opsRequant, c.Vector.Lanes.Int())
-	}
-	tile := c.TileBytes(8)
-	tiles := ceilDiv(int64(k.planes)*length, c.Array.Rows.Int()) * ceilDiv(n, k.m.tileCols)
-	times := int64(1) // that b is written for each matrix
-	if k.m.Units > 1 {
-		times = strips
-	}
-	kk := int64(k.planes) * length
-	streamed := rows
-	if k.ref() {
-		streamed += times
-		w.VectorOps += count * times * n
-		w.AccWrite += count * times * n * 4
-		w.AccRead += count * times * n * 4
-		w.SPRead += count * times * n * 4
-		w.SPWrite += count * times * n * 4
-	}
-	w.MACs += count * streamed * n * kk
-	w.InputLatch += count * streamed * kk * ceilDiv(n, k.m.tileCols)
-	w.SPRead += count*times*n*length + count*streamed*kk*chunks
-	w.WeightWrite += count * times * tiles * tile * k.m.RSplit
-	passes := ceilDiv(ceilDiv(kk, c.Array.Rows.Int()), k.m.KSplit)
-	loads := strips
-	if passes == 1 {
-		loads = 1
-	}
-	w.ArrayWrite += count * loads * tiles * tile * k.m.RSplit
-	w.WeightRead += count * loads * tiles * tile * k.m.RSplit
-	w.AccWrite += count * rows * n * 4 * (passes - 1)
-	w.AccRead += count * rows * n * 4 * (passes - 1)
-	one := k.m.Units * MVMCycles(c, ceilDiv(rows, strips), k.m.RSplit, ceilDiv(passes, k.m.Units), ceilDiv(rows, strips)*ceilDiv(kk, passes), 8)
-	return count * chunks * strips * one, vector
 }
 
 // count adds what no mapping of a product can avoid for some rows of a result.

@@ -127,8 +127,8 @@ func (p *plan) sendsFrom(s *step) bool {
 	st := s.out.store
 	for i, part := range s.parts {
 		own := s.out.inStore(part)
-		for j, got := range st.got {
-			if i != j && !own.and(got).empty() {
+		for j := range st.got {
+			if i != j && own.meets(&st.got[j]) {
 				return true
 			}
 		}

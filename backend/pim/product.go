@@ -22,6 +22,7 @@ type product struct {
 	parts      []*part // of each cluster; nil where it takes no part
 	grouped    bool    // the groups' tiles run side by side: a group fits a tile's columns
 	cols, rows int     // of a tile
+	maps       *mapper // of the chip
 }
 
 // weights are the codes of a product's weights less their zero points. As that
@@ -139,8 +140,8 @@ func (k *product) problem(out box) Problem {
 	return Problem{M: m, K: int64(k.kTotal()), N: int64(out.ext(3)), Groups: g, WeightBits: k.w.bits}
 }
 
-func (k *product) cycles(c *arch.Chip, out box) int64 {
-	m, _ := Map(c, k.problem(out))
+func (k *product) cycles(_ *arch.Chip, out box) int64 {
+	m, _ := k.maps.best(k.problem(out))
 	return m.Cycles
 }
 
@@ -399,8 +400,7 @@ func (k *product) describe(s *step, pl *plan) string {
 		how = "streamed"
 	}
 	if g := s.group; g != nil {
-		pieces := g.cut(pl.steps[g.last].parts[p.first])
-		how += fmt.Sprintf(", activations in %d strips of %d operators", len(pieces), g.last-g.first+1)
+		how += fmt.Sprintf(", activations in %d strips of %d operators", g.pieces(&pl.steps[g.last].parts[p.first]), g.last-g.first+1)
 	}
 	return fmt.Sprintf("%d of %d clusters, %d by channels and %d by rows; cores %d columns × %d K × %d rows; %d products of %d passes; weights %s",
 		clusters, pl.clusters, len(parts), clusters/len(parts), p.m.NTiles, p.m.KSplit, p.m.RSplit,

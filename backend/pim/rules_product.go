@@ -173,7 +173,6 @@ func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 		if w.Type.DType == ir.I4 && least >= -8 && most <= 7 {
 			k.w.bits = 4
 		}
-		k.fit(l.chip)
 		err = l.result(k, x)
 	}
 	if err != nil {

@@ -1,8 +1,8 @@
 package pim
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -18,6 +18,17 @@ type group struct {
 	bufs        []stripBuffer
 	result      int  // index of the buffer of the last step's result, −1 when it is not spilled
 	chunkOuter  bool // a product goes through all strips for each chunk of columns
+
+	key   string              // which operands and results have buffers
+	known map[[4]int]*cutting // see plan.cutting
+	of    []stepBuffers       // of each step, made on first use
+}
+
+// stepBuffers are the indices of the buffers that a step of a group works on, −1
+// for none.
+type stepBuffers struct {
+	result   int
+	operands []int
 }
 
 // frame is what a strip buffer is a window on: a store, or a reshaped tensor.
@@ -78,24 +89,46 @@ type pass struct {
 	slot  []int
 }
 
-// cut returns the pieces of a part in order.
-func (g *group) cut(part box) []box {
-	bs := []box{part}
-	for axis, n := range g.n {
-		if n <= 1 {
-			continue
-		}
-		grain := 1
-		if axis == 3 {
-			grain = g.grain
-		}
-		var next []box
-		for _, b := range bs {
-			next = append(next, b.pieces(axis, n, grain)...)
-		}
-		bs = next
+// units returns into how many pieces an axis of a part can be cut at the most, and
+// the elements of each.
+func (g *group) units(part *box, axis int) (units, grain int) {
+	grain = 1
+	if axis == 3 {
+		grain = g.grain
 	}
-	return bs
+	return (part.ext(axis) + grain - 1) / grain, grain
+}
+
+// pieces returns how many strips a part is cut into.
+func (g *group) pieces(part *box) int {
+	if part.empty() {
+		return 0
+	}
+	count := 1
+	for axis, n := range g.n {
+		units, _ := g.units(part, axis)
+		count *= max(min(n, units), 1)
+	}
+	return count
+}
+
+// piece returns strip i of a part: nearly equal ones, the longer ones first, in
+// order of rows, then columns.
+func (g *group) piece(part box, i int) box {
+	for axis := 3; axis >= 0; axis-- {
+		units, grain := g.units(&part, axis)
+		n := max(min(g.n[axis], units), 1)
+		k := i % n
+		i /= n
+		from := k*(units/n) + min(k, units%n)
+		to := from + units/n
+		if k < units%n {
+			to++
+		}
+		lo := part.lo[axis]
+		part = part.along(axis, lo+from*grain, min(lo+to*grain, part.hi[axis]))
+	}
+	return part
 }
 
 // buffer returns the index of the strips of an operand, or of a result that
@@ -114,76 +147,104 @@ func (g *group) resultBuffer(k int, out *tensor) int {
 	return g.buffer(out)
 }
 
-// passes works out the strips of a group on cluster j, each from the last step
-// back to the first.
-func (p *plan) passes(g *group, j int) []pass { return p.firstPasses(g, j, math.MaxInt) }
-
-// firstPasses works out no more than a number of strips.
-func (p *plan) firstPasses(g *group, j, limit int) []pass {
+// passes works out the strips of a group on cluster j.
+func (p *plan) passes(g *group, j int) []pass {
 	part := p.steps[g.last].parts[j]
-	if part.empty() {
+	n := g.pieces(&part)
+	if n == 0 {
 		return nil
 	}
-	pieces := g.cut(part)
-	pieces = pieces[:min(limit, len(pieces))]
-	n, steps := len(g.bufs), g.last-g.first+1
-	out := make([]pass, len(pieces))
-	boxes := make([]box, len(pieces)*(steps+2*n)+n)
-	slots := make([]int, (len(pieces)+1)*n)
+	out := make([]pass, n)
+	memory := g.passMemory(n + 1)
+	prev := memory()
+	for i := range out {
+		out[i] = memory()
+		p.strip(g, part, i, &prev, &out[i])
+		prev = out[i]
+	}
+	return out
+}
+
+// passMemory returns a function that hands out n passes without strips in them.
+func (g *group) passMemory(n int) func() pass {
+	bufs, steps := len(g.bufs), g.last-g.first+1
+	boxes, slots := make([]box, n*(steps+2*bufs)), make([]int, n*bufs)
 	take := func(k int) []box {
 		b := boxes[:k:k]
 		boxes = boxes[k:]
 		return b
 	}
-	prev := pass{holds: take(n), slot: slots[:n:n]}
-	for i, piece := range pieces {
-		q := pass{out: take(steps), holds: take(n), fresh: take(n), slot: slots[(i+1)*n:][:n:n]}
-		copy(q.slot, prev.slot)
-		settle := func(b int) {
-			q.fresh[b] = freshPart(q.holds[b], prev.holds[b])
-			if q.fresh[b].empty() { // nothing new: the strip before serves
-				q.holds[b] = prev.holds[b]
-				return
+	return func() pass {
+		q := pass{out: take(steps), holds: take(bufs), fresh: take(bufs), slot: slots[:bufs:bufs]}
+		slots = slots[bufs:]
+		return q
+	}
+}
+
+// buffersOf returns the buffers of each step of a group.
+func (p *plan) buffersOf(g *group) []stepBuffers {
+	if g.of == nil {
+		g.of = make([]stepBuffers, g.last-g.first+1)
+		for k := range g.of {
+			s := p.steps[g.first+k]
+			g.of[k].result = g.resultBuffer(s.index, s.out)
+			g.of[k].operands = make([]int, len(s.in))
+			for i, t := range s.in {
+				g.of[k].operands[i] = g.buffer(t)
 			}
-			q.slot[b] = (prev.slot[b] + 1) % 2
 		}
-		for k := g.last; k >= g.first; k-- {
-			s := p.steps[k]
-			o := piece
-			if b := g.resultBuffer(k, s.out); k < g.last {
-				settle(b)
-				f := g.bufs[b].frame
-				o = f.back(s.out, q.fresh[b].and(f.whole()))
-			} else if b >= 0 {
-				q.holds[b] = g.bufs[b].of(s.out, piece)
-				q.fresh[b] = q.holds[b]
-				q.slot[b] = i % 2
-			}
-			q.out[k-g.first] = o
-			if o.empty() {
+	}
+	return g.of
+}
+
+// strip works out strip i of a part of the last result into q, from the last step
+// back to the first. prev is the strip before, or holds nothing.
+func (p *plan) strip(g *group, part box, i int, prev, q *pass) {
+	piece := g.piece(part, i)
+	copy(q.slot, prev.slot)
+	clear(q.holds)
+	settle := func(b int) {
+		q.fresh[b] = freshPart(q.holds[b], prev.holds[b])
+		if q.fresh[b].empty() { // nothing new: the strip before serves
+			q.holds[b] = prev.holds[b]
+			return
+		}
+		q.slot[b] = (prev.slot[b] + 1) % 2
+	}
+	of := p.buffersOf(g)
+	for k := g.last; k >= g.first; k-- {
+		s, bufs := p.steps[k], &of[k-g.first]
+		o := piece
+		if b := bufs.result; k < g.last {
+			settle(b)
+			f := g.bufs[b].frame
+			o = f.back(s.out, q.fresh[b].and(f.whole()))
+		} else if b >= 0 {
+			q.holds[b] = g.bufs[b].of(s.out, piece)
+			q.fresh[b] = q.holds[b]
+			q.slot[b] = i % 2
+		}
+		q.out[k-g.first] = o
+		if o.empty() {
+			continue
+		}
+		for i, t := range s.in {
+			b := bufs.operands[i]
+			if b < 0 {
 				continue
 			}
-			for i, t := range s.in {
-				b := g.buffer(t)
-				if b < 0 {
-					continue
-				}
-				need := g.bufs[b].of(t, s.kernel.need(i, o))
-				if g.bufs[b].made { // steps compute all channels
-					need = need.along(3, 0, t.store.dims[3])
-				}
-				q.holds[b] = q.holds[b].hull(need)
+			need := g.bufs[b].of(t, s.kernel.need(i, o))
+			if g.bufs[b].made { // steps compute all channels
+				need = need.along(3, 0, t.store.dims[3])
 			}
+			q.holds[b] = q.holds[b].hull(need)
 		}
-		for b := range g.bufs {
-			if !g.bufs[b].made {
-				settle(b)
-			}
-		}
-		out[i] = q
-		prev = pass{holds: q.holds, slot: q.slot}
 	}
-	return out
+	for b := range g.bufs {
+		if !g.bufs[b].made {
+			settle(b)
+		}
+	}
 }
 
 // freshPart returns the part of b that prev, the strip before, does not hold;
@@ -215,9 +276,11 @@ func freshPart(b, prev box) box {
 // when nothing in it is spilled.
 func (p *plan) newGroup(first, last int) *group {
 	g := &group{first: first, last: last, n: [4]int{1, 1, 1, 1}, grain: p.steps[last].grain(3), result: -1}
+	key := binary.AppendUvarint(binary.AppendUvarint(make([]byte, 0, 64), uint64(first)), uint64(last))
 	add := func(t *tensor, made bool) {
 		if g.buffer(t) < 0 {
 			g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: made})
+			key = append(key, '+')
 		}
 	}
 	for k := first; k < last; k++ {
@@ -228,15 +291,18 @@ func (p *plan) newGroup(first, last int) *group {
 			if t.store.spilled && !(i == 1 && p.steps[k].fromDRAM(nil)) {
 				add(t, false)
 			}
+			key = append(key, '.')
 		}
 	}
 	if t := p.steps[last].out; t != nil && t.store.spilled {
 		g.result = len(g.bufs)
 		g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: true, stored: true})
+		key = append(key, '=')
 	}
-	if len(g.bufs) == 0 || p.isTransfer(p.steps[first]) {
+	if len(g.bufs) == 0 || p.steps[first].isTransfer() {
 		return nil
 	}
+	g.key = string(key)
 	return g
 }
 
@@ -248,11 +314,8 @@ const maxStrips = 1 << 14
 func (p *plan) cutGroup(g *group, room int64) bool {
 	last := p.steps[g.last]
 	g.n = [4]int{1, 1, 1, 1}
-	fits := func() bool {
-		// Three strips tell nearly as much as all of them.
-		return p.sizeBuffers(g, 3) <= room && p.sizeBuffers(g, math.MaxInt) <= room
-	}
-	if fits() {
+	if p.cutting(g, true).total <= room {
+		p.sizeBuffers(g)
 		return true
 	}
 	// Several steps are cut along rows or columns, a single one along as many
@@ -276,16 +339,9 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 			most = max(most, part.ext(axis))
 		}
 		most = min(most, maxStrips/(g.n[0]*g.n[1]*g.n[2]*g.n[3]))
-		found := false
-		for n := 2; n < most && !found; n += max(n/6, 1) {
-			g.n[axis] = n
-			found = fits()
-		}
-		if !found && most > 1 {
-			g.n[axis] = most
-			found = fits()
-		}
+		found := p.cutAlong(g, axis, most, room)
 		if found && (!several || between) {
+			p.sizeBuffers(g)
 			return true
 		}
 		// Strips of whole rows are contiguous in DRAM; others must be much fewer.
@@ -300,38 +356,42 @@ func (p *plan) cutGroup(g *group, room int64) bool {
 		return false
 	}
 	g.n[bestAxis] = best
-	p.sizeBuffers(g, math.MaxInt)
+	p.sizeBuffers(g)
 	return true
 }
 
-// sizeBuffers sets the sizes of a group's buffers, going by its first strips up
-// to a limit, and returns their sum.
-func (p *plan) sizeBuffers(g *group, limit int) int64 {
-	for b := range g.bufs {
-		g.bufs[b].size, g.bufs[b].count = 0, 1
+// cutAlong chooses the fewest strips along an axis, up to most, with which the
+// group's buffers fit room. It reports false when none do, and leaves the most.
+func (p *plan) cutAlong(g *group, axis, most int, room int64) bool {
+	if most <= 1 {
+		return false
 	}
-	for j := range p.clusters {
-		ps := p.firstPasses(g, j, limit)
-		for i := range ps {
-			for b := range g.bufs {
-				buf := &g.bufs[b]
-				buf.size = max(buf.size, roundUp(ps[i].holds[b].numel()*int64(buf.st.elem), p.align))
-				shared := i > 0 && ps[i].slot[b] != ps[i-1].slot[b] && ps[i].fresh[b] != ps[i].holds[b]
-				if shared || len(ps) > 1 && (!buf.made || buf.stored) {
-					buf.count = 2
-				}
-			}
+	var counts []int
+	for n := 2; n < most; n += max(n/6, 1) {
+		counts = append(counts, n)
+	}
+	counts = append(counts, most)
+	// The first strip shrinks as strips become more, so where it alone is too
+	// large at some number, fewer need not be looked at.
+	from, _ := slices.BinarySearchFunc(counts, room, func(n int, room int64) int {
+		g.n[axis] = n
+		if p.cutting(g, false).least > room {
+			return -1
+		}
+		return 1
+	})
+	for _, n := range counts[from:] {
+		g.n[axis] = n
+		if p.cutting(g, true).total <= room {
+			return true
 		}
 	}
-	total := int64(0)
-	for _, b := range g.bufs {
-		total += b.size * int64(b.count)
-	}
-	return total
+	g.n[axis] = most
+	return false
 }
 
 // isTransfer reports whether s brings an input or takes an output.
-func (p *plan) isTransfer(s *step) bool {
+func (s *step) isTransfer() bool {
 	switch s.kernel.(type) {
 	case *loader, *storer:
 		return true

@@ -1,6 +1,10 @@
 package pim
 
-import "slices"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // plan is a program in the making: steps, what each cluster does of them, and
 // where everything lies.
@@ -34,18 +38,8 @@ var efforts = []effort{{}, {lean: true}, {lean: true, byChannels: true}, {byChan
 // It goes through the steps in order and takes, for each, the split of the least
 // estimated time, what has to be fetched from other clusters included.
 func (p *plan) split() {
-	for _, s := range p.stores {
-		s.writers, s.readers = nil, nil
-	}
-	for i, s := range p.steps {
-		s.index = i
+	for _, s := range p.steps {
 		s.parts = nil
-		if s.out != nil {
-			s.out.store.writers = append(s.out.store.writers, s)
-		}
-		for _, t := range s.in {
-			t.store.readers = append(t.store.readers, s)
-		}
 	}
 	p.cycles = 0
 	p.barriers = nil
@@ -66,17 +60,56 @@ func (p *plan) split() {
 	}
 }
 
-// splitStep sets the parts of a step and returns its estimated cycles.
+// parts returns the parts of each step.
+func (p *plan) parts() [][]box {
+	all := make([][]box, len(p.steps))
+	for i, s := range p.steps {
+		all[i] = s.parts
+	}
+	return all
+}
+
+// resplit splits the steps as parts said of a plan for as many clusters.
+func (p *plan) resplit(parts [][]box) {
+	for i, s := range p.steps {
+		s.parts = parts[i]
+	}
+}
+
+// splitStep sets the parts of a step and returns its estimated cycles. Of splits
+// that take the same time it takes the first. It looks first at those that may be
+// fastest, so that most others need not be looked at closely.
 func (p *plan) splitStep(s *step) int64 {
-	best := int64(-1)
-	for _, parts := range p.candidates(s) {
-		t := s.kernel.cycles(p.chip, parts[0]) + p.fetchCycles(s, parts) + p.joinCycles(s, parts)
-		if best < 0 || t < best {
-			best = t
-			s.parts = parts
+	all := p.candidates(s)
+	rest := make([]candidate, len(all))
+	for i, parts := range all {
+		c := candidate{index: i, cycles: s.kernel.cycles(p.chip, parts[0]) + p.joinCycles(s, parts)}
+		c.least = c.cycles + p.fetchFloor(s, parts)
+		rest[i] = c
+	}
+	slices.SortFunc(rest, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.least, b.least), a.index-b.index) })
+	best := candidate{cycles: math.MaxInt64}
+	for _, c := range rest {
+		limit := best.cycles
+		if c.index < best.index && limit < math.MaxInt64 {
+			limit++ // the first among equals
+		}
+		if c.least >= limit {
+			continue
+		}
+		c.cycles += p.fetchCycles(s, all[c.index], limit-c.cycles)
+		if c.cycles < limit {
+			best = c
 		}
 	}
-	return best
+	s.parts = all[best.index]
+	return best.cycles
+}
+
+// candidate is a way to split a step.
+type candidate struct {
+	index         int
+	cycles, least int64 // without what has to be fetched, and with the least that may take
 }
 
 // candidates lists ways to split a step over clusters: not at all, along one
@@ -120,16 +153,21 @@ func (p *plan) candidates(s *step) [][]box {
 			}
 		}
 	}
+	add := func(parts []box) {
+		if !slices.ContainsFunc(out, func(o []box) bool { return slices.Equal(o, parts) }) {
+			out = append(out, parts)
+		}
+	}
 	follow := func(t *tensor) {
 		if parts := splitOf(t); parts != nil && t.dims == s.out.dims && p.canFollow(s, parts, cuts) {
-			out = append(out, parts)
+			add(parts)
 		}
 	}
 	for _, t := range s.in {
 		follow(t)
 	}
 	if parts := p.aligned(s); parts != nil && p.canFollow(s, parts, cuts) {
-		out = append(out, parts)
+		add(parts)
 	}
 	for _, r := range s.out.store.readers {
 		if _, ok := r.kernel.(*addMul); ok && r.in[0].store != r.in[1].store {
@@ -239,49 +277,70 @@ func (s *step) needs(i int, part box) box {
 }
 
 // fetchCycles estimates the time to bring the operands to where parts need them:
-// the busiest of senders, receivers and links between dies.
-func (p *plan) fetchCycles(s *step, parts []box) int64 {
+// the busiest of senders, receivers and links between dies. It stops counting at
+// limit.
+func (p *plan) fetchCycles(s *step, parts []box, limit int64) int64 {
 	if p.clusters == 1 {
 		return 0
 	}
 	c := p.chip
 	perDie, dies := int(c.ClustersPerDie.Int()), int(c.Dies.Int())
-	in, out := make([]int64, p.clusters), make([]int64, p.clusters)
-	cross := make([]int64, dies*dies)
+	width, issue := c.NoC.LinkBytes.Int(), c.IssueCycles.Int()
+	f := &p.fetches
+	f.reset(p.clusters, dies)
 	moved := false
 	for i, t := range s.in {
 		st := t.store
 		if st.data != nil {
 			continue
 		}
+		f.wants = f.wants[:len(parts)]
+		for j := range parts {
+			f.wants[j] = s.needs(i, parts[j])
+		}
+		axis := f.sorted()
 		for _, w := range st.writers {
 			if w.parts == nil || w == s {
 				continue
 			}
-			for from, part := range w.parts {
-				own := w.out.inStore(part)
+			for from := range w.parts {
+				own := w.out.inStore(w.parts[from])
 				if own.empty() {
 					continue
 				}
-				var last box // sent before: neighbours that need the same get it at once
+				// What was sent before: neighbours that need the same get it at once.
+				var want, last box
+				var n, bytes int64
 				lastDie := -1
-				for to, want := range parts {
-					what := s.needs(i, want).and(own)
-					if to == from || what.empty() {
+				for to := f.first(axis, &own); to < len(f.wants); to++ {
+					w := &f.wants[to]
+					if axis >= 0 && w.lo[axis] >= own.hi[axis] {
+						break
+					}
+					if to == from || !own.meets(w) {
 						continue
 					}
 					moved = true
-					n := runCycles(what, st.dims, int64(st.elem), c.NoC.LinkBytes.Int()) + c.IssueCycles.Int()
-					in[to] += n
-					same := what == last
+					same := *w == want
 					if !same {
-						out[from] += n
+						want = *w
+						what := own.and(want)
+						if same = what == last; !same {
+							last = what
+							n = runCycles(what, st.dims, int64(st.elem), width) + issue
+							bytes = what.numel() * int64(st.elem)
+						}
+					}
+					if f.in[to] += n; f.in[to] >= limit {
+						return limit
+					}
+					if !same {
+						f.out[from] += n
 					}
 					if a, b := from/perDie, to/perDie; a != b && (!same || b != lastDie) {
-						cross[a*dies+b] += what.numel() * int64(st.elem)
+						f.cross[a*dies+b] += bytes
 						lastDie = b
 					}
-					last = what
 				}
 			}
 		}
@@ -289,7 +348,98 @@ func (p *plan) fetchCycles(s *step, parts []box) int64 {
 	if !moved {
 		return 0
 	}
-	return max(slices.Max(in), slices.Max(out), linkCycles(c, slices.Max(cross))) + meetCycles(c, p.clusters)
+	return max(slices.Max(f.in), slices.Max(f.out), linkCycles(c, slices.Max(f.cross))) + meetCycles(c, p.clusters)
+}
+
+// fetchFloor returns no more than fetchCycles: the time in which the network
+// brings to a few of the clusters what they lack, whoever has it.
+func (p *plan) fetchFloor(s *step, parts []box) int64 {
+	used := len(parts)
+	for used > 0 && parts[used-1].empty() {
+		used--
+	}
+	if p.clusters == 1 || used == 0 {
+		return 0
+	}
+	var lacks [3]int64
+	for i, t := range s.in {
+		st := t.store
+		if st.data != nil || len(st.writers) != 1 || st.writers[0] == s {
+			continue
+		}
+		w := st.writers[0]
+		if w.parts == nil || w.out.reshaped || w.out.dims != st.dims {
+			continue // its parts may not make up the store, each element once
+		}
+		for k, to := range [len(lacks)]int{0, used / 2, used - 1} {
+			want := s.needs(i, parts[to]).and(whole(st.dims))
+			lacks[k] += (want.numel() - want.and(w.out.inStore(w.parts[to])).numel()) * int64(st.elem)
+		}
+	}
+	most := slices.Max(lacks[:])
+	if most == 0 {
+		return 0
+	}
+	return ceilDiv(most, p.chip.NoC.LinkBytes.Int()) + p.chip.IssueCycles.Int() + meetCycles(p.chip, p.clusters)
+}
+
+// fetches is the memory of fetchCycles.
+type fetches struct {
+	wants   []box   // of an operand, of each cluster
+	in, out []int64 // cycles of each cluster
+	cross   []int64 // bytes from die to die
+}
+
+func (f *fetches) reset(clusters, dies int) {
+	f.wants = slices.Grow(f.wants[:0], clusters)[:clusters]
+	f.in = zeroed(f.in, clusters)
+	f.out = zeroed(f.out, clusters)
+	f.cross = zeroed(f.cross, dies*dies)
+}
+
+// sorted returns an axis along which what clusters want is in order, so that only
+// few of them need be looked at for what one has; −1 when there is none. Clusters
+// at the end that want nothing are left out.
+func (f *fetches) sorted() int {
+	for len(f.wants) > 0 && f.wants[len(f.wants)-1].empty() {
+		f.wants = f.wants[:len(f.wants)-1]
+	}
+	for axis := range len(dims{}) {
+		ordered, differ := true, false
+		for j := 1; j < len(f.wants) && ordered; j++ {
+			a, b := &f.wants[j-1], &f.wants[j]
+			ordered = a.lo[axis] <= b.lo[axis] && a.hi[axis] <= b.hi[axis]
+			differ = differ || a.lo[axis] < b.lo[axis]
+		}
+		if ordered && differ {
+			return axis
+		}
+	}
+	return -1
+}
+
+// first returns the first cluster whose wants along the axis reach into own.
+func (f *fetches) first(axis int, own *box) int {
+	if axis < 0 {
+		return 0
+	}
+	lo, hi := 0, len(f.wants)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if f.wants[mid].hi[axis] <= own.lo[axis] {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// zeroed returns n zeros, in place of s where it has room.
+func zeroed(s []int64, n int) []int64 {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // loadParts shares an input among the clusters that need it, without overlap,

@@ -12,7 +12,7 @@ func (p *plan) traffic() int64 {
 		s := p.steps[i]
 		for j := range p.clusters {
 			switch {
-			case s.parts[j].empty() && s.group == nil || p.isTransfer(s):
+			case s.parts[j].empty() && s.group == nil || s.isTransfer():
 			case s.group == nil:
 				n += p.weightTraffic(s, j, 1, s.parts[j], false) + s.directTraffic(nil, s.parts[j])
 			default:
@@ -29,48 +29,34 @@ func (p *plan) traffic() int64 {
 
 // groupTraffic returns the DRAM bytes of a group on cluster j.
 func (p *plan) groupTraffic(g *group, j int) int64 {
-	ps := p.passes(g, j)
-	if len(ps) == 0 {
+	m := p.moves(g, j)
+	if m.strips == 0 {
 		return 0
 	}
-	var in, out, ring int64
-	for i := range ps {
-		for b := range g.bufs {
-			n := ps[i].fresh[b].and(g.bufs[b].whole()).numel() * int64(g.bufs[b].st.elem)
-			switch {
-			case g.bufs[b].stored:
-				out += n
-			case !g.bufs[b].made:
-				in += n
-			}
-		}
-	}
+	ring := int64(0)
 	for k := g.first; k <= g.last; k++ {
 		ring += p.ringBytes(p.steps[k], j)
-		for i := range ps {
-			in += p.steps[k].directTraffic(g, ps[i].out[k-g.first])
-		}
 	}
 	weights := func(chunkOuter bool) int64 {
 		n := int64(0)
 		for k := g.first; k <= g.last; k++ {
-			times := int64(len(ps))
+			times := int64(m.strips)
 			if ring <= p.ringEnd-p.ringBase {
 				times = 1
 			}
-			n += p.weightTraffic(p.steps[k], j, times, ps[0].out[k-g.first], chunkOuter)
+			n += p.weightTraffic(p.steps[k], j, times, m.first[k-g.first], chunkOuter)
 		}
 		return n
 	}
-	n := weights(false) + in
+	n := weights(false) + m.in
 	g.chunkOuter = false
 	if k, ok := p.steps[g.last].kernel.(*product); ok && g.first == g.last && k.parts[j].streamed {
 		chunks := int64(len(k.parts[j].chunks))
-		if m := weights(true) + in*chunks; m < n {
-			n, g.chunkOuter = m, true
+		if other := weights(true) + m.in*chunks; other < n {
+			n, g.chunkOuter = other, true
 		}
 	}
-	return n + out
+	return n + m.out
 }
 
 // ringBytes returns what the streamed weights of a step take of each core's

@@ -121,12 +121,12 @@ func (p *plan) makeParts(s *step, k *product, ring int64) error {
 			pr.Streamed = true
 			for _, n := range [2]int64{ring / tile / 2, ring / tile} {
 				pr.UnitTiles = n
-				if m2, ok2 := Map(p.chip, pr); ok2 && (!ok || m2.Cycles < m.Cycles) {
+				if m2, ok2 := p.maps.best(pr); ok2 && (!ok || m2.Cycles < m.Cycles) {
 					m, ok, tiles = m2, true, n
 				}
 			}
 		} else {
-			m, ok = Map(p.chip, pr)
+			m, ok = p.maps.best(pr)
 		}
 		if !ok {
 			return fmt.Errorf("%s %q does not fit %s: one input vector's sums need %d bytes of the %d of a cluster's accumulators, one tile of weights %d of the %d of a core's weight SRAM",

@@ -134,7 +134,7 @@ type variant struct {
 	top1     float64           // on the labelled inputs, when accuracy is asked for
 	hash     string            // of the fixed-point graph
 	batch    float64
-	idle     chan *pim.Estimator
+	idle     chan *runtime.Pricer
 }
 
 type variantKey struct {
@@ -160,8 +160,8 @@ func newEvaluator(s *Space, st *store.Store) *evaluator {
 	}
 }
 
-// estimators bounds the estimators of a variant that lie idle.
-const estimators = 64
+// idlePricers bounds the pricers of a variant that lie idle.
+const idlePricers = 64
 
 // variant prepares a model the first time it is needed.
 func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error) {
@@ -186,7 +186,7 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 	if err != nil {
 		return nil, err
 	}
-	v := &variant{prepared: p, batch: float64(k.batch), idle: make(chan *pim.Estimator, estimators)}
+	v := &variant{prepared: p, batch: float64(k.batch), idle: make(chan *runtime.Pricer, idlePricers)}
 	v.hash = hashOf([]byte(p.Fixed.String()))
 	if ev.accuracy {
 		if m.Ships == nil {
@@ -264,19 +264,19 @@ func (ev *evaluator) of(ctx context.Context, d *design) ([]*variant, error) {
 	return out, nil
 }
 
-// estimator lends an estimator of a variant; give it back to v.idle.
-func (v *variant) estimator(c *arch.Chip) (*pim.Estimator, error) {
+// pricer lends a pricer of a variant; give it back.
+func (v *variant) pricer(c *arch.Chip) (*runtime.Pricer, error) {
 	select {
-	case e := <-v.idle:
-		return e, nil
+	case p := <-v.idle:
+		return p, nil
 	default:
-		return pim.NewEstimator(v.prepared.Fixed, c)
+		return runtime.NewPricer(v.prepared, c)
 	}
 }
 
-func (v *variant) back(e *pim.Estimator) {
+func (v *variant) back(p *runtime.Pricer) {
 	select {
-	case v.idle <- e:
+	case v.idle <- p:
 	default:
 	}
 }
@@ -296,7 +296,7 @@ func priced(w *pim.Work, c *arch.Chip, v *variant) ModelCost {
 	n := counters(w)
 	ps := c.PeriodPS()
 	e := energy.Of(&n, int64(w.Cycles*ps), c)
-	m := ModelCost{LatencyS: w.Cycles * ps * 1e-12, EnergyJ: e.Total / v.batch, Levels: runtime.Energy(e), Clusters: w.Clusters, Streamed: w.Streamed}
+	m := ModelCost{LatencyS: w.Cycles * ps * 1e-12, EnergyJ: e.Total / v.batch, Levels: runtime.Energy(e), Streamed: w.Streamed}
 	interval := w.Interval * ps * 1e-12
 	m.ThroughputS = v.batch / interval
 	m.EnergySteadyJ = (e.Total - e.Static + c.Power.StaticW.Value*interval) / v.batch
@@ -317,12 +317,12 @@ func (ev *evaluator) bound(ctx context.Context, d *design) (*metrics, []ModelCos
 	costs := make([]ModelCost, len(vs))
 	weights := int64(0)
 	for i, v := range vs {
-		e, err := v.estimator(d.chip)
+		p, err := v.pricer(d.chip)
 		if err != nil {
-			return nil, nil, fmt.Errorf("model %s: %w", v.prepared.Model.Name, err)
+			return nil, nil, err
 		}
-		w := e.Bound(d.chip)
-		v.back(e)
+		w := p.Bound(d.chip)
+		v.back(p)
 		weights = max(weights, w.WeightBytes)
 		w.Cycles *= roundingSlack
 		w.Interval *= roundingSlack
@@ -351,27 +351,17 @@ func (ev *evaluator) bound(ctx context.Context, d *design) (*metrics, []ModelCos
 // known keeps what the bound knew exactly when a better stage fills the rest.
 func (m *metrics) known(bound *metrics) { m.weights = bound.weights }
 
-// estimate predicts the design by the compiler's cost model. An error says why
-// the models cannot run on it.
+// estimate plans the models for the design and runs the timing model: the same
+// figures as emulate, without packing weights or proving placements.
 func (ev *evaluator) estimate(ctx context.Context, d *design) ([]ModelCost, error) {
-	vs, err := ev.of(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	costs := make([]ModelCost, len(vs))
-	for i, v := range vs {
-		e, err := v.estimator(d.chip)
+	return ev.price(ctx, d, func(v *variant) (runtime.Cost, error) {
+		p, err := v.pricer(d.chip)
 		if err != nil {
-			return nil, err
+			return runtime.Cost{}, err
 		}
-		w, err := e.Estimate(d.chip, pim.Options{Clusters: d.clusters})
-		v.back(e)
-		if err != nil {
-			return nil, &unfitError{err}
-		}
-		costs[i] = priced(&w, d.chip, v)
-	}
-	return costs, nil
+		defer v.back(p)
+		return p.Price(ctx, d.chip, d.clusters, ev.steady)
+	})
 }
 
 // unfitError says that a model does not fit a design.
@@ -382,13 +372,21 @@ func (e *unfitError) Unwrap() error { return e.err }
 
 // emulate compiles the models for the design and runs the timing model.
 func (ev *evaluator) emulate(ctx context.Context, d *design) ([]ModelCost, error) {
+	return ev.price(ctx, d, func(v *variant) (runtime.Cost, error) {
+		return runtime.Price(ctx, v.prepared, d.chip, d.clusters, ev.steady)
+	})
+}
+
+// price asks for the cost of each model of a design. An unfitError says why one
+// cannot run on it.
+func (ev *evaluator) price(ctx context.Context, d *design, ask func(*variant) (runtime.Cost, error)) ([]ModelCost, error) {
 	vs, err := ev.of(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	costs := make([]ModelCost, len(vs))
 	for i, v := range vs {
-		r, err := runtime.Price(ctx, v.prepared, d.chip, d.clusters, ev.steady)
+		c, err := ask(v)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, err
@@ -396,8 +394,8 @@ func (ev *evaluator) emulate(ctx context.Context, d *design) ([]ModelCost, error
 			return nil, &unfitError{err}
 		}
 		costs[i] = ModelCost{
-			LatencyS: r.LatencyS, ThroughputS: r.ThroughputS * v.batch, EnergyJ: r.Energy.Total / v.batch,
-			EnergySteadyJ: r.Steady.Total / v.batch, Levels: r.Energy,
+			LatencyS: c.LatencyS, ThroughputS: c.ThroughputS * v.batch, EnergyJ: c.Energy.Total / v.batch,
+			EnergySteadyJ: c.Steady.Total / v.batch, Levels: c.Energy, Clusters: c.Clusters, Streamed: c.Streamed,
 		}
 	}
 	return costs, nil

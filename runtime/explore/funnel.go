@@ -18,7 +18,7 @@ import (
 const (
 	StageSpace    = "space"    // a valid chip that meets the constraints on parameters
 	StageBound    = "bound"    // closed-form bounds
-	StageEstimate = "estimate" // the compiler's cost model
+	StageEstimate = "estimate" // planned without weights, and run in the timing model
 	StageEmulate  = "emulate"  // compiled, and run in the timing model
 	StageFull     = "full"     // every labelled input, bit for bit
 )
@@ -255,7 +255,7 @@ func (e *engine) estimated(ctx context.Context, d *design, a *answer, v *verdict
 	}
 	v.c.cost, v.c.est = a.Costs, e.s.costs(m)
 	if why := e.s.broken(d, m.widened(e.s.Funnel.Margin)); why != "" && !e.halves {
-		v.drop(StageEstimate, Dropped, "breaks a constraint", "by its estimate and beyond the margin, "+why)
+		v.drop(StageEstimate, Dropped, "breaks a constraint", "by its estimate, "+why)
 	}
 	return nil
 }
@@ -375,7 +375,7 @@ func (s *Space) worse(est, other []float64, measured bool) bool {
 	return below
 }
 
-// prune drops from the pool what estimates say is beaten by more than the margin.
+// prune drops from the pool what estimates say is beaten.
 func (e *engine) prune() error {
 	var best archive
 	for i := range e.pool {
@@ -387,7 +387,7 @@ func (e *engine) prune() error {
 		v.c = e.pool[i]
 		for j, c := range e.archive.costs {
 			if e.s.worse(v.c.est, c, true) {
-				v.drop(StageEstimate, Dropped, "estimated beyond the margin", "its estimate is beyond the margin behind what "+e.archive.owners[j]+" measured")
+				v.drop(StageEstimate, Dropped, "beaten by its estimate", "its estimate is dominated by what "+e.archive.owners[j]+" measured")
 				break
 			}
 		}
@@ -396,7 +396,7 @@ func (e *engine) prune() error {
 				break
 			}
 			if e.s.worse(v.c.est, c, false) {
-				v.drop(StageEstimate, Dropped, "estimated beyond the margin", "its estimate is beyond the margin behind that of "+best.owners[j])
+				v.drop(StageEstimate, Dropped, "beaten by its estimate", "its estimate is dominated by that of "+best.owners[j])
 			}
 		}
 	}
@@ -556,9 +556,6 @@ func (e *engine) emulated(ctx context.Context, d *design, a *answer, v *verdict)
 	if a.Unfit != "" {
 		v.drop(StageEmulate, Failed, "does not fit", a.Unfit)
 		return nil, nil
-	}
-	for k := range a.Costs {
-		a.Costs[k].Streamed, a.Costs[k].Clusters = v.c.cost[k].Streamed, v.c.cost[k].Clusters
 	}
 	m, err := e.ev.metricsOf(ctx, d, a.Costs, v.c.bound)
 	if err != nil {

@@ -35,7 +35,7 @@ func parseOn(file string, text []byte, base *arch.Chip) (*Space, error) {
 	}
 	r := &reader{file: file, given: base, s: &Space{
 		File: file, Text: text, Seed: 1,
-		Funnel: Funnel{Margin: defaultMargin, Emulate: defaultEmulate, Finalists: defaultFinalists},
+		Funnel: Funnel{Emulate: defaultEmulate, Finalists: defaultFinalists},
 	}}
 	r.top(root)
 	if len(r.errs) == 0 {

@@ -96,7 +96,7 @@ type Budget struct {
 
 // Funnel says how points are discarded before emulation.
 type Funnel struct {
-	Margin  float64 // a design is dropped by its estimate when another is better by this share on both sides
+	Margin  float64 // a design is dropped by its estimate when another is better by this share on both sides; estimates are exact, so 0 loses nothing
 	Emulate int     // designs emulated at most
 	// Designs of the front on which all labelled inputs are emulated at most: it
 	// takes as long as hundreds of runs of the timing model.
@@ -105,7 +105,6 @@ type Funnel struct {
 
 // Defaults of a space file.
 const (
-	defaultMargin     = 0.3
 	defaultFinalists  = 4
 	defaultEmulate    = 2000
 	defaultPopulation = 48

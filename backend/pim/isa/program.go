@@ -83,3 +83,15 @@ type Program struct {
 	WeightBytes int64 // of the model, each weight once, as stored
 	Replicas    int   // how many copies of this program the chip can run side by side
 }
+
+// Streams reports whether the program reads weights from DRAM in every inference.
+func (p *Program) Streams() bool {
+	for i := range p.Main {
+		for j := range p.Main[i].Insts {
+			if p.Main[i].Insts[j].Op == OpLoadW {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,22 +1,14 @@
 package pim
 
 import (
-	"fmt"
 	"slices"
 
 	"situ/arch"
-	"situ/ir"
 )
 
-// Estimator predicts what programs of one graph cost on many chips, by the cost
-// model with which Compile chooses, without writing programs. It lowers the
-// graph once. An Estimator is not safe for concurrent use.
-type Estimator struct{ l *lowering }
-
-// Work is what one inference asks of a chip. Amounts are of bytes unless their
-// name says otherwise, summed over clusters.
+// Work is what one inference asks of a chip at the least. Amounts are of bytes
+// unless their name says otherwise, summed over clusters.
 type Work struct {
-	Clusters int     // that one copy of the program uses; 0 in a bound
 	Cycles   float64 // from the input's first byte to the output's last
 	Interval float64 // cycles between inputs at steady state, when copies of the program fill the chip
 	Streamed bool    // weights are read from DRAM in every inference
@@ -27,51 +19,6 @@ type Work struct {
 	WeightRead, WeightWrite, SPRead, SPWrite     int64
 	NoCByteHops, Link, DRAMRead, DRAMWrite       int64
 	WeightBytes, InputBytes, OutputBytes, Layers int64 // of the model
-}
-
-// NewEstimator lowers g. The error names every operator that the back end does
-// not take; c may be any chip.
-func NewEstimator(g *ir.Graph, c *arch.Chip) (*Estimator, error) {
-	l, err := lower(g, c)
-	if err != nil {
-		return nil, err
-	}
-	return &Estimator{l}, nil
-}
-
-// on makes c the chip of the steps.
-func (e *Estimator) on(c *arch.Chip) {
-	e.l.chip = c
-	for _, s := range e.l.steps {
-		if k, ok := s.kernel.(*product); ok {
-			k.fit(c)
-		}
-	}
-}
-
-// Estimate predicts the program that Compile would choose, but for what spilling
-// activations to DRAM costs. It is an error when a layer does not fit the chip.
-func (e *Estimator) Estimate(c *arch.Chip, opt Options) (Work, error) {
-	if total := c.NumClusters(); opt.Clusters < 0 || opt.Clusters > total {
-		return Work{}, fmt.Errorf("%d clusters asked for, %s has %d", opt.Clusters, c.Name, total)
-	}
-	e.on(c)
-	var firstErr error
-	for _, how := range efforts {
-		options, err := e.l.options(opt, how)
-		if len(options) > 0 {
-			p := &plan{lowering: e.l, clusters: options[0].clusters, effort: how, share: shares[0]}
-			p.split()
-			if _, err := p.placeWeights(); err != nil {
-				return Work{}, err
-			}
-			return p.work(), nil
-		}
-		if firstErr == nil {
-			firstErr = err
-		}
-	}
-	return Work{}, firstErr
 }
 
 // transfers adds inputs and outputs, and what the model is.
@@ -87,117 +34,6 @@ func (l *lowering) transfers(w *Work) {
 			w.Layers++
 		}
 	}
-}
-
-// work sums what the steps of a split plan do.
-func (p *plan) work() Work {
-	w := Work{Clusters: p.clusters}
-	p.transfers(&w)
-	w.DRAMRead, w.DRAMWrite = w.InputBytes, w.OutputBytes
-	w.SPWrite, w.SPRead = w.InputBytes, w.OutputBytes
-	array, vector := make([]int64, p.clusters), make([]int64, p.clusters)
-	for _, s := range p.steps {
-		for j, part := range s.parts {
-			if part.empty() {
-				continue
-			}
-			switch k := s.kernel.(type) {
-			case *loader, *storer:
-			case *product:
-				a, v := k.work(p.chip, k.parts[j], part, j, &w)
-				array[j] += a
-				vector[j] += v
-			case *pair:
-				a, v := k.work(p.chip, part, &w)
-				array[j] += a
-				vector[j] += v
-			default:
-				vectorWork(p.chip, s.kernel, part, &w)
-				vector[j] += s.kernel.cycles(p.chip, part)
-			}
-		}
-		moved := p.fetched(s)
-		w.SPRead += moved
-		w.SPWrite += moved
-		w.NoCByteHops += 2 * moved
-	}
-	c := p.chip
-	dies := ceilDiv(int64(p.clusters), c.ClustersPerDie.Int())
-	transfer := float64(dramCycles(c, w.DRAMRead+w.DRAMWrite)) / float64(dies)
-	w.NoCByteHops += w.DRAMRead + w.DRAMWrite
-	ends := float64(dramCycles(c, w.InputBytes)+dramCycles(c, w.OutputBytes)) + 2*c.DRAM.LatencyNS.Value*c.ClockMHz.Value/1e3
-	w.Cycles = max(float64(p.cycles), transfer) + ends
-	copies := c.NumClusters() / p.clusters
-	w.Interval = max(float64(max(slices.Max(array), slices.Max(vector)))/float64(copies), transfer*float64(dies)/c.Dies.Value, 1)
-	return w
-}
-
-// fetched returns the bytes that clusters get from others before a step.
-func (p *plan) fetched(s *step) int64 {
-	n := int64(0)
-	if p.clusters == 1 {
-		return 0
-	}
-	for i, t := range s.in {
-		st := t.store
-		if st.data != nil || len(st.writers) == 0 {
-			continue
-		}
-		for j, part := range s.parts {
-			need := s.needs(i, part).and(whole(st.dims))
-			have := int64(0)
-			for _, w := range st.writers {
-				if j < len(w.parts) && w != s {
-					have += w.out.inStore(w.parts[j]).and(need).numel()
-				}
-			}
-			n += max(need.numel()-have, 0) * int64(st.elem)
-		}
-	}
-	return n
-}
-
-// work adds what part q of a product does on one cluster for the part out of
-// the result, and returns how long arrays and vector unit are busy.
-func (k *product) work(c *arch.Chip, q *part, out box, cluster int, w *Work) (array, vector int64) {
-	pr := k.problem(out)
-	m, tile := q.m, c.TileBytes(k.w.bits)
-	k.count(pr, w)
-	ktiles := ceilDiv(pr.K, int64(k.rows))
-	passes := ceilDiv(ktiles, m.KSplit)
-	w.AccWrite += 4 * pr.M * pr.N * (passes - 1)
-	w.AccRead += 4 * pr.M * pr.N * (passes - 1)
-	groups := int64(1)
-	if k.groups > 1 {
-		groups = 0 // each group's input is read by its own chunk
-	}
-	strips := max(m.Strips, 1)
-	rows := ceilDiv(pr.M, strips)
-	for i := range q.chunks {
-		ch := &q.chunks[i]
-		w.SPRead += pr.M * pr.K * groups
-		times := strips
-		if passes == 1 && m.Units == 1 {
-			times = 1 // the arrays keep the weights
-		}
-		weights := ktiles * int64(ch.tiles) * m.RSplit * tile
-		w.ArrayWrite += times * weights
-		w.WeightRead += times * weights
-		load := tileCycles(c, k.w.bits)
-		one := m.Units*MVMCycles(c, rows, m.RSplit, ceilDiv(passes, m.Units), rows*ceilDiv(pr.K, passes), k.w.bits) - c.Array.PipelineCycles.Int()
-		array += strips*one - (strips-times)*load
-		vector += strips * RequantCycles(c, rows, int64(ch.n))
-		w.SPRead += 12 * int64(ch.n) * (strips - 1)
-		if q.streamed && cluster == q.first {
-			w.Streamed = true
-			w.DRAMRead += ch.dramBytes(tile)
-			w.WeightWrite += ch.dramBytes(tile) * m.RSplit * int64(q.count)
-		}
-	}
-	if groups == 1 {
-		w.SPRead -= pr.M * pr.K // count has one of them
-	}
-	return array, vector
 }
 
 // count adds what no mapping of a product can avoid, weights apart.
@@ -308,11 +144,44 @@ func vectorWork(c *arch.Chip, k kernel, out box, w *Work) {
 }
 
 // Bound returns work of which no program for c does less: neither fewer cycles,
-// nor less of any amount. It takes every cluster as busy all the time with useful
-// work, keeps all weights that fit on the chip, and lets layers overlap except
-// where one needs a result of the other.
-func (e *Estimator) Bound(c *arch.Chip) Work {
-	e.on(c)
+// nor less of any amount, nor in a shorter interval at steady state. It takes
+// every cluster as busy all the time with useful work, keeps all weights that fit
+// on the chip, and lets layers overlap except where one needs a result of the
+// other.
+//
+// Of a result it counts the part that every program computes (leastParts); below,
+// the whole result is that part.
+//
+// Proof, for a copy of a program on n of the chip's N clusters, of P cores each:
+//
+// Arrays. A product over m input vectors, t tiles along K and u along N, on k·u·r
+// cores, runs ⌈t/k⌉ passes of ⌈m/r⌉ vectors of b cycles each: at least m·t·b/(k·r)
+// cycles, which take at least m·t·u·b of the cluster's core cycles. Parts of a
+// product, over clusters, chunks, strips or units, have no fewer tiles and vectors
+// together than the whole. A cluster's arrays run one product at a time, so its
+// array is busy for no less than its core cycles over P, the clusters' mean is no
+// less than A/(n·P), where A sums m·t·u·b over all products, and one input takes
+// no less than the mean. With one set of weights each tile's load is such a use of
+// a core as well; a lone input finds none loaded.
+//
+// Vector unit. An instruction takes no less than its operations over the lanes of
+// their kind, summed over kinds. Hence the mean over clusters of one input's V
+// cycles is V/n or more.
+//
+// Interval. The emulator counts the steady interval of one copy as no less than
+// the mean busy time of arrays, A/(n·P), or of vector units, V/n. Of ⌊N/n⌋ copies
+// side by side the interval is that over ⌊N/n⌋, at least A/(N·P) and V/N; the rate
+// is further bounded by the chip's DRAM bandwidth over the program's own traffic,
+// which is no less than that counted here.
+//
+// Amounts. Each is counted once for every element of a whole result, as the
+// emulator counts it for every part; parts overlap or are padded, never less than
+// the whole. Weights beyond what all weight SRAMs hold come from DRAM. Per input at
+// steady state all hold but reading weights into arrays, which may have kept them
+// from the input before: the caller leaves that out. Energies grow with amounts
+// and, static power times the interval, with the interval.
+func (e *Planner) Bound(c *arch.Chip) Work {
+	e.l.on(c)
 	var w Work
 	e.l.transfers(&w)
 	w.DRAMWrite, w.SPRead = w.OutputBytes, w.OutputBytes
@@ -322,7 +191,10 @@ func (e *Estimator) Bound(c *arch.Chip) Work {
 		switch k := s.kernel.(type) {
 		case *loader, *storer:
 		case *product:
-			pr := k.problem(whole(s.out.dims))
+			if e.l.least[s.index].empty() {
+				continue
+			}
+			pr := k.problem(e.l.least[s.index])
 			k.count(pr, &w)
 			tiles := ceilDiv(pr.K, int64(k.rows)) * k.columnTiles(pr)
 			array += float64(pr.M * tiles * c.InputCycles())
@@ -330,9 +202,11 @@ func (e *Estimator) Bound(c *arch.Chip) Work {
 			w.ArrayWrite += tiles * c.TileBytes(k.w.bits)
 			w.WeightRead += tiles * c.TileBytes(k.w.bits)
 		case *pair: // in arrays or on the vector unit, neither of which can be left out of a bound
-			k.count(int64(k.size[0]*k.size[1]*k.size[2]), &w)
+			if e.l.least[s.index] == whole(s.out.dims) {
+				k.count(int64(k.size[0]*k.size[1]*k.size[2]), &w)
+			}
 		default:
-			vectorWork(c, s.kernel, whole(s.out.dims), &w)
+			vectorWork(c, s.kernel, e.l.least[s.index], &w)
 		}
 	}
 	if kept := c.Derived().WeightSRAMBytes; w.WeightBytes > kept {
@@ -350,6 +224,81 @@ func (e *Estimator) Bound(c *arch.Chip) Work {
 	}
 	w.Cycles = max(array/cores, vector, dram, e.l.chain())
 	return w
+}
+
+// leastParts finds for every step a part of its result that every program
+// computes. That is the whole result unless all that read it may run strip by strip
+// together with it and leave some of it out: they compute what they read only, all
+// channels of it.
+func (l *lowering) leastParts() {
+	l.least = make([]box, len(l.steps))
+	for i := len(l.steps) - 1; i >= 0; i-- {
+		s := l.steps[i]
+		if s.out == nil {
+			continue
+		}
+		st := s.out.store
+		l.least[i] = whole(s.out.dims)
+		apart := func(r *step) bool { return !r.joins() }
+		if !s.joins() || !s.staysInside() || len(st.readers) == 0 || slices.ContainsFunc(st.readers, apart) {
+			continue
+		}
+		var most box
+		for _, r := range st.readers {
+			for k, t := range r.in {
+				if t.store != st || l.least[r.index].empty() {
+					continue
+				}
+				if b := t.inStore(reads(r.kernel, k, l.least[r.index])).and(whole(st.dims)); b.numel() > most.numel() {
+					most = b
+				}
+			}
+		}
+		if !most.empty() {
+			most = most.along(3, 0, st.dims[3])
+		}
+		l.least[i] = most
+	}
+}
+
+// reads returns a box of operand i of which a kernel reads every row and column
+// when it computes a part strip by strip, empty when none is known.
+func reads(k kernel, i int, out box) box {
+	gapless := func(w *window) bool {
+		return w.stride[0] <= w.dilation[0]*(w.kernel[0]-1)+1 && w.stride[1] <= w.dilation[1]*(w.kernel[1]-1)+1
+	}
+	switch k := k.(type) {
+	case *addMul, *lookup, *softmax, *pair, *convert, *unaryF, *binaryF, *alongF:
+		return k.need(i, out)
+	case *product:
+		if gapless(&k.window) {
+			return k.need(i, out)
+		}
+	case *depthwise:
+		if gapless(&k.window) {
+			return k.need(i, out)
+		}
+	case *pool:
+		if gapless(&k.window) {
+			return k.need(i, out)
+		}
+	case *move:
+		var most box
+		for j := range k.pieces {
+			c := &k.pieces[j]
+			to := c.to.and(out)
+			unit := !slices.ContainsFunc(c.step[:], func(n int) bool { return n > 1 || n < -1 })
+			if c.operand != i || to.empty() || !unit {
+				continue
+			}
+			one := move{in: k.in, pieces: k.pieces[j : j+1]}
+			if b := one.need(i, out); b.numel() > most.numel() {
+				most = b
+			}
+		}
+		return most
+	}
+	return box{}
 }
 
 // chain returns the cycles that the longest chain of steps takes, each of which
