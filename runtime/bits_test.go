@@ -37,12 +37,13 @@ func specModels(t testing.TB) []string {
 
 // TestSameBits compiles every promised model for two architectures with int8
 // and int4 weights and holds every element of every output of the emulator
-// against the evaluator's.
+// against the evaluator's, and the estimated cost on three against the emulator's.
 func TestSameBits(t *testing.T) {
 	for _, dir := range specModels(t) {
 		name := filepath.Base(dir)
 		t.Run(name, func(t *testing.T) {
-			if heavy := strings.Contains("test_vgg19 test_bvlc_alexnet test_zfnet512", name); heavy && testing.Short() {
+			heavy := strings.Contains("test_vgg19 test_bvlc_alexnet test_zfnet512", name)
+			if heavy && testing.Short() {
 				t.Skip("more than 60 million parameters; left out with -short")
 			}
 			in, err := readSet(filepath.Join(dir, "test_data_set_0"), "input")
@@ -83,6 +84,7 @@ func TestSameBits(t *testing.T) {
 						}
 					}
 				}
+				sameCost(t, p, !heavy)
 				if p.CameQuantised {
 					break // it keeps its own weights
 				}

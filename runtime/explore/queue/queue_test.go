@@ -40,7 +40,7 @@ parameters:
 constraints:
   - streamed == 0
 objectives: [latency, energy, area]
-funnel: {finalists: 1}
+funnel: {finalists: 1, margin: 0.3}
 `
 
 // Environment of the processes that tests start from this test binary.
