@@ -149,9 +149,10 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	} else {
 		map1(&w.addr, w.r64(in.xs[0]), func(x uint64) uint64 { return x + off })
 	}
+	room := len(w.worker.shared) - size
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m) & (lanes - 1)
-		if w.at(spaceShared, i, size) == nil {
+		if a := w.addr[i]; (room < 0 || a > uint64(room) || a&uint64(size-1) != 0) && w.at(spaceShared, i, size) == nil {
 			return
 		}
 		cp.to[i] = uint32(w.addr[i])
@@ -172,7 +173,10 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 			reads &^= 1 << i
 			continue
 		case size:
-			b = w.at(spaceGlobal, i, size)
+			if b = w.at(spaceGlobal, i, size); len(b) == len(d) {
+				*d = [16]byte(b)
+				continue
+			}
 		default:
 			b = w.source(i, want, size)
 			*d = [16]byte{}
@@ -217,7 +221,11 @@ func (w *warp) arrive(n int) {
 		cp := &w.copies[j]
 		for m := cp.mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
-			copy(w.worker.shared[cp.to[i]:], cp.data[i][:cp.size])
+			if to := w.worker.shared[cp.to[i]:]; int(cp.size) == len(cp.data[i]) {
+				*(*[16]byte)(to) = cp.data[i]
+			} else {
+				copy(to, cp.data[i][:cp.size])
+			}
 		}
 	}
 	rest := copy(w.copies, w.copies[n:])

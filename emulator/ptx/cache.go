@@ -1,5 +1,7 @@
 package ptx
 
+import "math/bits"
+
 // Geometry of both caches: lines of four sectors.
 const (
 	sectorBytes = 32
@@ -83,6 +85,8 @@ type L2 struct {
 	// Bytes read from and written to memory.
 	read, written int64
 	hits, misses  int64 // sectors
+	dirty         int64 // sectors newer here than in memory
+	last          *line // that was accessed, nearly always the next one too
 }
 
 // l2Ways is the associativity of the modelled L2.
@@ -93,8 +97,20 @@ func NewL2(size int) *L2 { return &L2{c: newCache(max(size, 0), l2Ways)} }
 
 // access does one transaction.
 func (l *L2) access(t transaction) {
-	ln, _, evicted := l.c.find(t.sector, true)
-	l.written += dirtyBytes(&evicted)
+	ln := l.last
+	if ln != nil && ln.tag == t.sector/lineSectors+1 {
+		l.c.clock++
+		ln.used = l.c.clock
+	} else {
+		var evicted line
+		ln, _, evicted = l.c.find(t.sector, true)
+		if evicted.dirty != 0 {
+			n := int64(bits.OnesCount8(evicted.dirty))
+			l.written += n * sectorBytes
+			l.dirty -= n
+		}
+		l.last = ln
+	}
 	if ln == nil { // no cache: straight to memory
 		if t.reads {
 			l.misses++
@@ -117,29 +133,29 @@ func (l *L2) access(t transaction) {
 	}
 	if t.written != 0 {
 		ln.bytes[s] |= t.written
-		ln.dirty |= 1 << s
+		if ln.dirty>>s&1 == 0 {
+			ln.dirty |= 1 << s
+			l.dirty++
+		}
 	}
-}
-
-func dirtyBytes(l *line) int64 {
-	n := int64(0)
-	for s := range lineSectors {
-		n += int64(l.dirty>>s&1) * sectorBytes
-	}
-	return n
 }
 
 // Flush writes what is dirty back to memory and returns how many bytes that
 // are; the cache keeps its contents.
 func (l *L2) Flush() int64 {
-	n := int64(0)
 	for _, set := range l.c.sets {
 		for i := range set {
-			n += dirtyBytes(&set[i])
 			set[i].dirty = 0
 		}
 	}
+	return l.writeBack()
+}
+
+// writeBack is Flush for a cache that is not used again.
+func (l *L2) writeBack() int64 {
+	n := l.dirty * sectorBytes
 	l.written += n
+	l.dirty = 0
 	return n
 }
 

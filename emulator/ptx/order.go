@@ -136,6 +136,6 @@ func (o *order) drain() {
 func (o *order) finish() {
 	o.drain()
 	if o.own {
-		o.l2.Flush()
+		o.l2.writeBack()
 	}
 }

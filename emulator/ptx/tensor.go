@@ -31,7 +31,11 @@ func (c *compiler) selectMatrix(mods []string) error {
 		return err
 	}
 	c.early = true
-	in.exec = func(w *warp, in *instr) { w.loadMatrices(in, trans) }
+	in.exec = func(w *warp, in *instr) {
+		if trans || !w.loadRows(in) {
+			w.loadMatrices(in, trans)
+		}
+	}
 	return nil
 }
 
@@ -58,6 +62,34 @@ func (c *compiler) fragment(o operand, n int, write bool) error {
 		c.in.xs = append(c.in.xs, r)
 	}
 	return nil
+}
+
+// loadRows is loadMatrices without transposition where nothing is amiss; else it does
+// nothing and returns false.
+func (w *warp) loadRows(in *instr) bool {
+	if w.mask != full {
+		return false
+	}
+	w.addresses(in)
+	shared := w.worker.shared
+	for _, a := range w.addr[:8*len(in.xs)] {
+		if a&15 != 0 || a >= uint64(len(shared)) || uint64(len(shared))-a < 16 {
+			return false
+		}
+	}
+	for j, x := range in.xs {
+		d := &w.r[x]
+		for i := range 8 {
+			row := (*[16]byte)(shared[w.addr[8*j+i]:])
+			to := (*[4]uint32)(d[4*i:])
+			to[0] = binary.LittleEndian.Uint32(row[0:])
+			to[1] = binary.LittleEndian.Uint32(row[4:])
+			to[2] = binary.LittleEndian.Uint32(row[8:])
+			to[3] = binary.LittleEndian.Uint32(row[12:])
+		}
+	}
+	w.worker.sharedAccess(&w.addr, uint32(uint64(1)<<(8*len(in.xs))-1), 16, false)
+	return true
 }
 
 // loadMatrices loads 8×8 matrices of 16-bit elements: lane 8j+i has the address

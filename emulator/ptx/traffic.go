@@ -157,10 +157,29 @@ func (k *worker) sharedAccess(addr *[lanes]uint64, mask uint32, size int, store 
 		if m == 0 {
 			continue
 		}
-		waves := k.wavefronts(addr, m, first, max(size/4, 1))
+		waves := int64(1)
+		if !apart(addr, m, first, size) {
+			waves = k.wavefronts(addr, m, first, max(size/4, 1))
+		}
 		t.SharedWavefronts += waves
 		t.SharedConflicts += waves - 1
 	}
+}
+
+// apart reports whether the lanes of one phase, whose addresses are multiples of
+// their size, each ask other banks: then one pass serves them.
+func apart(addr *[lanes]uint64, mask uint32, first, size int) bool {
+	shift := uint(bits.TrailingZeros(uint(max(size, 4))))
+	units := uint64(4*banks>>shift - 1)
+	var seen uint32
+	for m := mask; m != 0; m &= m - 1 {
+		unit := uint32(1) << (addr[(first+bits.TrailingZeros32(m))&(lanes-1)] >> shift & units)
+		if seen&unit != 0 {
+			return false
+		}
+		seen |= unit
+	}
+	return true
 }
 
 // wavefronts returns how many passes over the banks the lanes of one phase
