@@ -2,10 +2,14 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"situ/arch"
 	"situ/backend/pim"
 )
 
@@ -42,5 +46,108 @@ func sameCost(t *testing.T, p *Prepared, steady bool) {
 			t.Errorf("%s: the emulator (-) and the estimate (+) differ:\n%s", on, d)
 		}
 		t.Logf("%s on %s: estimated and emulated %d cycles, %d bytes of SRAM, %d of DRAM", p.Model.Name, on, got.Cycles, got.Bytes.SRAM, got.Bytes.DRAM)
+	}
+}
+
+func preparedDigits(t *testing.T) *Prepared {
+	t.Helper()
+	m, err := OpenModel("digits", ModelOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Prepare(t.Context(), m, QuantOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func chipNamed(t *testing.T, name string) *arch.Chip {
+	t.Helper()
+	a, err := arch.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Chip
+}
+
+// A price is what a run of the timing model finds, from any number of goroutines.
+func TestPrice(t *testing.T) {
+	chip := chipNamed(t, "edge-dimc")
+	run, err := RunModel(t.Context(), "digits", "edge-dimc", ModelOptions{}, QuantOptions{}, RunOptions{Mode: TimingOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := preparedDigits(t)
+	got := make([]Cost, 4)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			var err error
+			if got[i], err = Price(t.Context(), p, chip, 0, i%2 == 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, r := range got {
+		if r.LatencyS != run.Result.LatencyS || r.Cycles != run.Result.Cycles || r.Bytes != run.Result.Bytes {
+			t.Errorf("price %d: %g s, %d cycles, %+v; a run: %g s, %d cycles, %+v", i, r.LatencyS, r.Cycles, r.Bytes, run.Result.LatencyS, run.Result.Cycles, run.Result.Bytes)
+		}
+		if diff := cmp.Diff(run.Result.Energy, r.Energy); diff != "" {
+			t.Errorf("price %d: energy differs from a run's (-run +price):\n%s", i, diff)
+		}
+		if asked := i%2 == 1; asked != (r.ThroughputS > 0) || asked != (r.Steady.Total > 0) {
+			t.Errorf("price %d: steady state asked for: %v; %g a second, %g J", i, asked, r.ThroughputS, r.Steady.Total)
+		}
+	}
+	if got[1].ThroughputS < 1/got[1].LatencyS {
+		t.Errorf("at steady state %g a second, one after the other %g", got[1].ThroughputS, 1/got[1].LatencyS)
+	}
+}
+
+// What does not fit says which model and chip, and a cancelled price says so.
+func TestPriceErrors(t *testing.T) {
+	p := preparedDigits(t)
+	small := *chipNamed(t, "edge-dimc")
+	small.Name = "tiny"
+	small.DRAM.Bytes.Value = 64
+	if _, err := Price(t.Context(), p, &small, 0, false); err == nil || !strings.Contains(err.Error(), "digits") || !strings.Contains(err.Error(), "tiny") {
+		t.Errorf("a chip with 64 bytes of DRAM: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Price(ctx, p, chipNamed(t, "edge-dimc"), 0, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// The labelled images come out on the emulator as on the evaluator, bit for bit,
+// and a difference is seen.
+func TestLabelled(t *testing.T) {
+	p := preparedDigits(t)
+	l, err := NewLabelled(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.inputs) != len(l.labels) || len(l.labels) < 100 || l.Top1 < 0.9 {
+		t.Fatalf("%d images, %d labels, top-1 %g", len(l.inputs), len(l.labels), l.Top1)
+	}
+	l.inputs, l.outputs, l.labels = l.inputs[:20], l.outputs[:20], l.labels[:20]
+	want := l.top1(l.outputs)
+	top1, same, err := l.Emulate(t.Context(), chipNamed(t, "edge-dimc"), 0)
+	if err != nil || !same || top1 != want {
+		t.Errorf("top-1 %g, same bits %v, %v; the evaluator has %g", top1, same, err, want)
+	}
+	l.outputs[3], l.outputs[4] = l.outputs[4], l.outputs[3]
+	if _, same, err := l.Emulate(t.Context(), chipNamed(t, "edge-dimc"), 0); err != nil || same {
+		t.Errorf("outputs of other images pass for the same bits (%v)", err)
+	}
+	p.Model.Ships = nil
+	if l, err := NewLabelled(t.Context(), p); l != nil || err != nil {
+		t.Errorf("a model that ships no images: %v, %v", l, err)
 	}
 }

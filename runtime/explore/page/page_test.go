@@ -1,0 +1,163 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"situ/runtime"
+	"situ/runtime/explore"
+	"situ/runtime/explore/store"
+)
+
+// evil is a name that must not reach a page as markup.
+const evil = `<script>alert("x")</script>&'`
+
+// scene is a finished run of n designs, the first of which is on the front, with
+// names that a page must quote.
+func scene(t *testing.T, n int) (*store.Store, *store.Run, *explore.Report) {
+	t.Helper()
+	st, err := store.Open(filepath.Join(t.TempDir(), "runs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	encode := func(v any) []byte {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	run := &store.Run{Name: evil, Space: []byte("name: " + evil), Seed: 1, Version: "v", Started: time.Unix(1e9, 0),
+		Inputs: encode(explore.Inputs{Space: "s", Base: evil, Arch: "a", Models: map[string]string{evil: "h"}})}
+	if err := st.Begin(run); err != nil {
+		t.Fatal(err)
+	}
+	tau, dropped := 0.5, map[string]int{}
+	if n > 3 {
+		dropped = map[string]int{"small": 1, "large": n - 2}
+	}
+	r := &explore.Report{Run: run.ID, Name: evil, Objectives: []string{"latency", "energy"}, Size: fmt.Sprint(n), Proposed: uint64(n), Search: "exhaustive",
+		Stages:       []*explore.StageStats{{Stage: "space", Seen: n, Dropped: dropped}, {Stage: "bound", Dropped: map[string]int{}}},
+		Correlations: []explore.Correlation{{From: "bound", To: "estimate", Objective: "latency", Designs: n, Kendall: &tau, RatioMin: 1, RatioMax: 2}},
+		Confirmed:    []explore.Confirmed{{Point: "0", Models: []string{evil}, Top1: []float64{0.5}, SameBits: false}}}
+	var points []store.Point
+	for i := range n {
+		values := map[string]float64{"latency": float64(1+i) * 1e-6, "energy": float64(1+i%7) * 1e-6}
+		settings := []explore.Setting{{Name: "array.rows", Value: fmt.Sprint(32 << (i % 3))}, {Name: "kind", Value: evil}}
+		models := []explore.ModelCost{{LatencyS: values["latency"], EnergyJ: values["energy"], Levels: runtime.Energy{Total: values["energy"]}}}
+		p := store.Point{Point: fmt.Sprint(i), Stage: "emulate", Fate: explore.Dominated, Reason: evil, Settings: encode(settings), Result: encode(explore.PointResult{Values: values, Models: models})}
+		if i == 0 {
+			p.Fate = explore.Front
+			r.Front = []explore.Design{{Point: "0", Settings: settings, Values: values, Models: models}}
+		}
+		points = append(points, p)
+	}
+	if err := st.Put(run.ID, nil, points); err != nil {
+		t.Fatal(err)
+	}
+	return st, run, r
+}
+
+var svgs = regexp.MustCompile(`(?s)<svg.*?</svg>`)
+
+// A page has a plot of each kind, each of them well formed; it loads nothing, and
+// no name in it is taken for markup.
+func TestHTML(t *testing.T) {
+	for _, n := range []int{1, 40, mostDrawn + 500} {
+		st, run, r := scene(t, n)
+		var out bytes.Buffer
+		if err := HTML(&out, st, run, r); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if strings.Contains(text, "<script>alert") {
+			t.Errorf("%d designs: a name is in the page as markup", n)
+		}
+		if loads := regexp.MustCompile(`(src|href)="?https?:`).FindString(text); loads != "" {
+			t.Errorf("%d designs: the page loads %s", n, loads)
+		}
+		plots := svgs.FindAllString(text, -1)
+		if len(plots) < 5 {
+			t.Errorf("%d designs: %d plots", n, len(plots))
+		}
+		for _, p := range plots {
+			d := xml.NewDecoder(strings.NewReader(p))
+			for {
+				if _, err := d.Token(); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatalf("%d designs: %v in\n%.300s", n, err, p)
+				}
+			}
+			if strings.Contains(p, "NaN") || strings.Contains(p, "Inf") {
+				t.Errorf("%d designs: a plot has no numbers:\n%.300s", n, p)
+			}
+		}
+		rows, known, err := sample(st, run.ID)
+		if err != nil || known != n || len(rows) != min(n, mostDrawn+1) || rows[len(rows)-1].Fate != explore.Front {
+			t.Errorf("%d designs: %d drawn of %d known, %v", n, len(rows), known, err)
+		}
+	}
+}
+
+// A run without a front has a page too.
+func TestNoFront(t *testing.T) {
+	st, run, r := scene(t, 0)
+	var out bytes.Buffer
+	if err := HTML(&out, st, run, r); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := Text(&out, r); err != nil || !strings.Contains(out.String(), "no design meets the constraints") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// The text names what was dropped, the most frequent reason first, and says when
+// bits differ.
+func TestText(t *testing.T) {
+	_, run, r := scene(t, 40)
+	r.Stopped = "the budget"
+	var out bytes.Buffer
+	if err := Inputs(&out, run); err != nil {
+		t.Fatal(err)
+	}
+	if err := Text(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"seed 1, space s", "40 of 40 points", "38 large, 1 small", "Kendall 0.500  Spearman –", "front: 1 designs", "1.00 µs", "NOT the same bits", "stopped early: the budget"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &out)
+		}
+	}
+}
+
+func TestDifference(t *testing.T) {
+	a, b := &store.Run{ID: 1}, &store.Run{ID: 2}
+	var out bytes.Buffer
+	d := &explore.Difference{Inputs: []explore.Change{{What: "seed", A: "1", B: "2"}}, Space: []string{"- seed: 1", "+ seed: 2"}, OnlyB: []string{"x=1"}, Compared: 3, SameValues: 2}
+	for i := range mostShown + 4 {
+		d.Changed = append(d.Changed, explore.Change{What: fmt.Sprint("value ", i), A: "1", B: "2"})
+	}
+	if err := Difference(&out, a, b, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"seed   1      2", "- seed: 1", "3 designs were emulated in both, 2 with the same values", "and 4 more", "0 designs are on the front of run 1 alone", "1 designs are on the front of run 2 alone\n  x=1"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &out)
+		}
+	}
+	out.Reset()
+	if err := Difference(&out, a, b, &explore.Difference{}); err != nil || !strings.Contains(out.String(), "follow from the same inputs") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
