@@ -44,7 +44,7 @@ generate: ## reference pages and protobuf code
 	$(GO) generate ./...
 
 accuracy: ## top-1 on MNIST (10,000) and CIFAR-10 (100) beside the float model
-	$(GO) test -run TestAccuracy -v -count=1 ./runtime
+	$(GO) test -run TestAccuracy -v -count=1 -timeout 60m ./runtime -blocks
 
 # On a machine with an NVIDIA GPU and llc (make deps); DEVICE_TESTS adds folders
 # of ONNX tests to the model that ships.

@@ -25,7 +25,8 @@ func equalQuant(q, r *Quant) bool {
 	if q == nil || r == nil {
 		return q == r
 	}
-	return q.Axis == r.Axis && slices.EqualFunc(q.Scale, r.Scale, equalF32) && slices.Equal(q.Zero, r.Zero)
+	return q.Axis == r.Axis && slices.EqualFunc(q.Scale, r.Scale, equalF32) && slices.Equal(q.Zero, r.Zero) &&
+		q.Block == r.Block && slices.Equal(q.Shift, r.Shift)
 }
 
 func equalOps(a, b Op) bool {

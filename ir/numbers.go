@@ -51,6 +51,35 @@ func ValidType(t Type) error {
 			return fmt.Errorf("zero point %d (index %d) is outside %s", z, i, t.DType)
 		}
 	}
+	return validBlocks(t)
+}
+
+// validBlocks checks the blocks of a quantisation.
+func validBlocks(t Type) error {
+	q := t.Quant
+	switch {
+	case q.Block == 0 && q.Shift == nil:
+		return nil
+	case q.Block < 1 || q.Axis < 0 || t.DType.Bits() > 8:
+		return fmt.Errorf("blocks of %d codes of %s: blocks hold at least one code, of at most 8 bits, of a channel", q.Block, t.DType)
+	}
+	codes := 0
+	if n := t.Shape[q.Axis]; n > 0 {
+		codes = t.Numel() / n
+	}
+	if want := t.Shape[q.Axis] * q.BlocksOf(codes); len(q.Shift) != want {
+		return fmt.Errorf("%d shifts for blocks of %d, want %d", len(q.Shift), q.Block, want)
+	}
+	for i, s := range q.Shift {
+		if s > MaxShift {
+			return fmt.Errorf("shift %d (block %d) is larger than %d", s, i, MaxShift)
+		}
+	}
+	for i, z := range q.Zero {
+		if z != 0 {
+			return fmt.Errorf("zero point %d (index %d) of codes in blocks, want 0", z, i)
+		}
+	}
 	return nil
 }
 
@@ -321,6 +350,9 @@ func movedQuant(op *Op, in []Type, shape []int) (*Quant, error) {
 	}
 	if q == nil || q.IsPerTensor() {
 		return q, nil
+	}
+	if q.Block > 0 {
+		return nil, errors.New("codes in blocks cannot be moved: the blocks do not survive")
 	}
 	axis := q.Axis
 	lost := fmt.Errorf("the operand's quantisation along axis %d does not survive", axis)

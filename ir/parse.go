@@ -253,6 +253,16 @@ func (p *parser) zero() (int32, error) {
 	return int32(v), err
 }
 
+// shift reads the shift of a block.
+func (p *parser) shift() (uint8, error) {
+	at := p.pos
+	v, err := p.integer(32)
+	if err == nil && (v < 0 || v > MaxShift) {
+		err = p.errorAt(at, "shift %d, want 0 to %d", v, MaxShift)
+	}
+	return uint8(v), err
+}
+
 // typ reads an element type, a shape, and a quantisation when there is one.
 func (p *parser) typ() (Type, error) {
 	word := p.run()
@@ -300,7 +310,21 @@ func (p *parser) quant() (*Quant, error) {
 			q.Zero = slices.Repeat(q.Zero, len(q.Scale))
 		}
 	}
-	return q, nil
+	if p.run() != "block" {
+		return q, nil
+	}
+	p.pos += len("block")
+	if err := p.expect('='); err != nil {
+		return nil, err
+	}
+	if q.Block, err = p.dim(); err != nil {
+		return nil, err
+	}
+	if err := p.key("shift"); err != nil {
+		return nil, err
+	}
+	q.Shift, err = list(p, '[', ']', p.shift)
+	return q, err
 }
 
 func (p *parser) key(word string) error {

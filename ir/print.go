@@ -197,7 +197,7 @@ func (t Type) String() string {
 
 // String returns the quantisation in the textual form: "scale=0.5 zero=-3", or
 // "scale=[0.5, 0.25] zero=0 axis=0", where a zero point shared by all is
-// written once.
+// written once. Blocks follow: "block=32 shift=[0, 3]".
 func (q *Quant) String() string {
 	var b strings.Builder
 	b.WriteString("scale=")
@@ -210,6 +210,10 @@ func (q *Quant) String() string {
 	writeList(&b, zero, bare, formatInt)
 	if q.Axis != -1 {
 		fmt.Fprintf(&b, " axis=%d", q.Axis)
+	}
+	if q.Block > 0 {
+		fmt.Fprintf(&b, " block=%d shift=", q.Block)
+		writeList(&b, q.Shift, false, formatInt)
 	}
 	return b.String()
 }

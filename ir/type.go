@@ -98,11 +98,33 @@ func ParseDType(s string) (DType, bool) {
 
 // Quant says how integer codes stand for real numbers: real = (code − zero) · scale.
 // With Axis < 0 there is one scale and one zero point for the tensor; otherwise
-// one of each per index of that axis.
+// one of each per index of that axis, a channel.
+//
+// With Block > 0 the codes of a channel, in row-major order of the tensor, come in
+// blocks of that many, the last one perhaps shorter, each with a power of two:
+// real = code · 2^shift · scale. Zero points are then 0. With scales that are powers
+// of two these are the formats of OCP Microscaling; a block's exponent is that of
+// the channel's scale plus its shift.
 type Quant struct {
 	Scale []float32
 	Zero  []int32
 	Axis  int
+	Block int
+	Shift []uint8 // of each block, those of a channel together; nil without blocks
+}
+
+// MaxShift is the largest shift of a block.
+const MaxShift = 15
+
+// BlocksOf returns the number of blocks in a channel of n codes.
+func (q *Quant) BlocksOf(n int) int { return (n + q.Block - 1) / q.Block }
+
+// ShiftOf returns the shift of code k of the n codes of a channel, 0 without blocks.
+func (q *Quant) ShiftOf(channel, k, n int) uint8 {
+	if q.Block == 0 {
+		return 0
+	}
+	return q.Shift[channel*q.BlocksOf(n)+k/q.Block]
 }
 
 // PerTensor returns a Quant with one scale and zero point.
@@ -115,7 +137,8 @@ func (q *Quant) Equal(r *Quant) bool {
 	if q == nil || r == nil {
 		return q == r
 	}
-	return q.Axis == r.Axis && slices.Equal(q.Scale, r.Scale) && slices.Equal(q.Zero, r.Zero)
+	return q.Axis == r.Axis && slices.Equal(q.Scale, r.Scale) && slices.Equal(q.Zero, r.Zero) &&
+		q.Block == r.Block && slices.Equal(q.Shift, r.Shift)
 }
 
 // IsPerTensor reports whether q has a single scale.
@@ -140,8 +163,14 @@ func (t Type) WithQuant(q *Quant) Type { t.Quant = q; return t }
 func (t Type) Numel() int { return Numel(t.Shape) }
 
 // Bytes returns the size in bytes as stored by hardware: I4 and U4 take half a
-// byte, the total rounded up.
-func (t Type) Bytes() int64 { return (int64(t.Numel())*int64(t.DType.Bits()) + 7) / 8 }
+// byte, the total rounded up, and a block of codes has one for its exponent.
+func (t Type) Bytes() int64 {
+	n := (int64(t.Numel())*int64(t.DType.Bits()) + 7) / 8
+	if t.Quant != nil {
+		n += int64(len(t.Quant.Shift))
+	}
+	return n
+}
 
 // Equal reports whether two types are the same.
 func (t Type) Equal(u Type) bool {

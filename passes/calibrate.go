@@ -48,6 +48,16 @@ type Quantisation struct {
 	Percentile float64
 	// WeightBits is 8 (or 0) or 4.
 	WeightBits int
+	// Blocks has weights in blocks along K, each with an exponent: MXINT8 and MXINT4.
+	Blocks bool
+	// Mixed, if above 0, is the share of the multiply-accumulates, and of the bytes
+	// of weights, that may be added for layers in higher precision.
+	Mixed float64
+	// MinSQNR is the signal-to-noise ratio, in dB, that the outputs are to reach on
+	// the calibration inputs: with 8-bit weights and without Mixed, layers are given
+	// higher precision until they do. 0 gives none. Models too large for bias
+	// correction are not measured.
+	MinSQNR float64
 }
 
 // MemoryLimit bounds the bytes of intermediate tensors that are alive at once

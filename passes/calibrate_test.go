@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -66,7 +67,7 @@ func TestQuantisationErrors(t *testing.T) {
 
 // TestNaNWeightIsNamed: a weight that meets zeros only is found by quantise.
 func TestNaNWeightIsNamed(t *testing.T) {
-	s := &State{ranges: make([]Range, 5)}
+	s := &State{ctx: context.Background(), ranges: make([]Range, 5)}
 	g := dense(t, []float32{1, float32(math.NaN()), 2, 3}, []float32{0, 0})
 	_, err := quantise(g, s)
 	if err == nil || !strings.Contains(err.Error(), `"weights" holds NaN at index 1`) || !strings.Contains(err.Error(), `"layer"`) {

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"math"
+	"slices"
 
 	"situ/ir"
 	"situ/ir/eval"
@@ -32,50 +33,76 @@ type corrector struct {
 	q       *quantiser
 	uses    []int // of old values, by operators not yet seen
 	samples []sample
+
+	local map[ir.ValueID]losses // by product, unless nil: what rounding costs its result alone
+	ends  map[ir.ValueID]noise  // by graph output: the same, of its rounding since the last products
 }
 
-// sample holds tensors by old value id: in the float graph, in the quantised
-// graph, and there after quantize and dequantize.
+// sample holds tensors by old value id, in three graphs: the float one, the
+// quantised one, and one in which every product gives what it gives in float, so
+// that only roundings since the last products are seen (nil unless measured).
 type sample struct {
-	float, raw, read []*ir.Tensor
+	float, quantised, fresh track
 }
+
+// track is the values of one graph: as operators give them, and as others read
+// them, after quantize and dequantize.
+type track struct {
+	raw, read []*ir.Tensor
+}
+
+func newTrack(n int) track { return track{make([]*ir.Tensor, n), make([]*ir.Tensor, n)} }
 
 // newCorrector returns nil when the graph is too large or nothing is to be
 // corrected.
-func newCorrector(q *quantiser, inputs [][]*ir.Tensor) *corrector {
-	work, size := int64(1), int64(1) // size: bytes of all values of a sample
+func newCorrector(q *quantiser, inputs [][]*ir.Tensor, measure bool) *corrector {
+	e, err := eval.New(q.old)
+	if err != nil {
+		return nil
+	}
+	const tensors = 6 // of each value: two in each of at most three tracks
+	work, size := int64(1), tensors*e.Peak()+1
 	for i := range q.old.Ops {
 		work += Work(q.old, &q.old.Ops[i])
-	}
-	for i := range q.old.Values {
-		if v := &q.old.Values[i]; v.Const == nil {
-			size += 3 * 4 * int64(v.Type.Numel())
-		}
 	}
 	n := min(int64(len(inputs)), correctionSamples, int64(correctionWork)/(2*work), MemoryLimit/size)
 	if n == 0 {
 		return nil
 	}
 	c := &corrector{q: q, uses: q.old.Uses()}
+	if measure {
+		c.local, c.ends = map[ir.ValueID]losses{}, map[ir.ValueID]noise{}
+	}
 	values := len(q.old.Values)
 	for _, in := range inputs[:n] {
-		s := sample{make([]*ir.Tensor, values), make([]*ir.Tensor, values), make([]*ir.Tensor, values)}
+		s := sample{float: newTrack(values), quantised: newTrack(values)}
+		if measure {
+			s.fresh = newTrack(values)
+		}
 		for id := range q.old.Values {
-			s.set(q, ir.ValueID(id), q.old.Values[id].Const, q.old.Values[id].Const)
+			s.set(q, ir.ValueID(id), q.old.Values[id].Const, q.old.Values[id].Const, q.old.Values[id].Const)
 		}
 		for i, id := range q.old.Inputs {
-			s.set(q, id, in[i], in[i])
+			s.set(q, id, in[i], in[i], in[i])
 		}
 		c.samples = append(c.samples, s)
 	}
 	return c
 }
 
-// set stores a value of both graphs.
-func (s *sample) set(q *quantiser, id ir.ValueID, float, raw *ir.Tensor) {
-	s.float[id], s.raw[id], s.read[id] = float, raw, raw
+// set stores a value of all graphs.
+func (s *sample) set(q *quantiser, id ir.ValueID, float, quantised, fresh *ir.Tensor) {
+	s.float.raw[id], s.float.read[id] = float, float
+	s.quantised.set(q, id, quantised)
+	if s.fresh.raw != nil {
+		s.fresh.set(q, id, fresh)
+	}
+}
+
+func (t *track) set(q *quantiser, id ir.ValueID, raw *ir.Tensor) {
+	t.raw[id], t.read[id] = raw, raw
 	if q.coded[id] && raw != nil {
-		s.read[id] = throughCodes(raw, q.typeOf(id))
+		t.read[id] = throughCodes(raw, q.typeOf(id))
 	}
 }
 
@@ -92,18 +119,39 @@ func throughCodes(x *ir.Tensor, t ir.Type) *ir.Tensor {
 	return ir.NewTensor(ir.F32, x.Shape, dst)
 }
 
-// operand returns what op reads as operand id in the quantised graph.
-func (s *sample) operand(q *quantiser, op *ir.Op, id ir.ValueID) *ir.Tensor {
-	if q.insideFunction(op, id) {
-		return s.raw[id]
+// operand returns what op reads as operand k in the quantised graph.
+func (t *track) operand(q *quantiser, op *ir.Op, k int) *ir.Tensor {
+	id := op.In[k]
+	switch {
+	case q.insideFunction(op, id):
+		return t.raw[id]
+	case q.raised.any && k < 2 && q.isProduct(op) && !q.old.IsConst(id) && !q.hasCodes(id):
+		return q.parts(op, k, t.read[id])
+	case q.pools(op):
+		return throughCodes(t.read[id], activationType(q.ranges[id], q.old.Type(id).Shape))
 	}
-	return s.read[id]
+	return t.read[id]
 }
 
-// op evaluates an operator in both graphs for all samples. For a product whose
-// weights are w in the quantised graph it returns the correction per channel;
-// w is nil for others.
-func (c *corrector) op(op *ir.Op, w *ir.Tensor) ([]float32, error) {
+// operands returns all that op reads in the quantised graph.
+func (t *track) operands(q *quantiser, op *ir.Op, rounded []*ir.Tensor) []*ir.Tensor {
+	in := slices.Clone(rounded)
+	for k, id := range op.In {
+		if id != ir.NoValue && in[k] == nil {
+			in[k] = t.operand(q, op, k)
+		}
+	}
+	return in
+}
+
+// op evaluates an operator in all graphs for all samples. Operands that are
+// constants and rounded in the quantised graph are given, others nil. For a
+// product with rounded weights it returns the correction per channel.
+func (c *corrector) op(op *ir.Op, rounded []*ir.Tensor) ([]float32, error) {
+	var w *ir.Tensor
+	if c.q.isProduct(op) {
+		w = rounded[1]
+	}
 	plain := *op
 	act := actOf(op.Attr)
 	if act != nil {
@@ -111,23 +159,27 @@ func (c *corrector) op(op *ir.Op, w *ir.Tensor) ([]float32, error) {
 	}
 	float := make([]*ir.Tensor, len(c.samples))
 	raw := make([]*ir.Tensor, len(c.samples))
+	fresh := make([]*ir.Tensor, len(c.samples))
 	for i := range c.samples {
 		s := &c.samples[i]
-		a, b := make([]*ir.Tensor, len(op.In)), make([]*ir.Tensor, len(op.In))
+		a := make([]*ir.Tensor, len(op.In))
 		for k, id := range op.In {
 			if id != ir.NoValue {
-				a[k], b[k] = s.float[id], s.operand(c.q, op, id)
+				a[k] = s.float.raw[id]
 			}
 		}
-		if w != nil {
-			b[1] = w
-		}
+		b := s.quantised.operands(c.q, op, rounded)
 		var err error
 		if float[i], err = eval.EvalOp(c.q.old, &plain, a); err != nil {
 			return nil, err
 		}
 		if raw[i], err = eval.EvalOp(c.q.old, &plain, b); err != nil {
 			return nil, err
+		}
+		if c.local != nil {
+			if fresh[i], err = c.losses(s, &plain, act, a, rounded, float[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	var shift []float32
@@ -145,8 +197,9 @@ func (c *corrector) op(op *ir.Op, w *ir.Tensor) ([]float32, error) {
 			clampTensor(float[i], act)
 			clampTensor(raw[i], act)
 		}
-		c.samples[i].set(c.q, op.Out, float[i], raw[i])
+		c.samples[i].set(c.q, op.Out, float[i], raw[i], fresh[i])
 	}
+	c.atOutput(op.Out)
 	c.release(op)
 	return shift, nil
 }
@@ -166,7 +219,11 @@ func (c *corrector) release(op *ir.Op) {
 		}
 		if c.uses[id]--; c.uses[id] == 0 {
 			for _, s := range c.samples {
-				s.float[id], s.raw[id], s.read[id] = nil, nil, nil
+				for _, t := range []track{s.float, s.quantised, s.fresh} {
+					if t.raw != nil {
+						t.raw[id], t.read[id] = nil, nil
+					}
+				}
 			}
 		}
 	}

@@ -26,9 +26,9 @@ const (
 
 // feedback rounds the weights of a product anew, in place. It leaves codes as
 // they are where H says nothing or would be too large.
-func (c *corrector) feedback(op *ir.Op, w []float32, scale []float32, most float64, codes []int8) error {
+func (c *corrector) feedback(op *ir.Op, w []float32, step func(channel, k int) float64, most float64, codes []int8) error {
 	t := c.q.old.Type(op.In[1])
-	f := rounding{scale: scale, most: most}
+	f := rounding{step: step, most: most}
 	groups := 1
 	if a, ok := op.Attr.(*ir.ConvAttr); ok {
 		groups = a.Groups
@@ -61,7 +61,7 @@ func (c *corrector) feedback(op *ir.Op, w []float32, scale []float32, most float
 func (c *corrector) moments(op *ir.Op, group, k int) (*mat.SymDense, error) {
 	var rows []float32
 	for i := range c.samples {
-		x := c.samples[i].operand(c.q, op, op.In[0])
+		x := c.samples[i].quantised.operand(c.q, op, 0)
 		rows = appendRows(rows, c.q.old, op, x, group, feedbackRows/len(c.samples))
 	}
 	x := ir.NewTensor(ir.F32, []int{len(rows) / k, k}, rows)
@@ -151,7 +151,7 @@ func spreading(h *mat.SymDense) *mat.TriDense {
 type rounding struct {
 	k, n             int
 	strideN, strideK int
-	scale            []float32
+	step             func(channel, k int) float64
 	most             float64
 }
 
@@ -167,7 +167,7 @@ func (f *rounding) round(w []float32, codes []int8, group int, spread *mat.TriDe
 	for k := range f.k {
 		d := spread.At(k, k)
 		for n := range f.n {
-			s := float64(at(f.scale, base+n))
+			s := f.step(base+n, k)
 			v := rest[k*f.n+n]
 			code := min(max(math.RoundToEven(v/s), -f.most), f.most)
 			codes[(base+n)*f.strideN+k*f.strideK] = int8(code)

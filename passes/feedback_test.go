@@ -31,11 +31,11 @@ func TestFeedbackRounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Outputs = []ir.ValueID{y}
-	q := &quantiser{rewriter: newRewriter(g), origin: origins(g), coded: make([]bool, len(g.Values))}
-	c := newCorrector(q, [][]*ir.Tensor{{ir.NewTensor(ir.F32, []int{rows, k}, x)}})
+	q := &quantiser{rewriter: newRewriter(g), raised: newPrecision(g), origin: origins(g), coded: make([]bool, len(g.Values))}
+	c := newCorrector(q, [][]*ir.Tensor{{ir.NewTensor(ir.F32, []int{rows, k}, x)}}, false)
 	codes := weightCodes(ir.Data[float32](w), w.Shape, 1, 4, func(int) float64 { return 0 })
 	nearest := slices.Clone(ir.Data[int8](codes.tensor))
-	if err := c.feedback(&g.Ops[0], ir.Data[float32](w), codes.quant.Scale, 7, ir.Data[int8](codes.tensor)); err != nil {
+	if err := c.feedback(&g.Ops[0], ir.Data[float32](w), codes.steps(k), 7, ir.Data[int8](codes.tensor)); err != nil {
 		t.Fatal(err)
 	}
 	a := sumError(x, ir.Data[float32](w), nearest, codes.quant.Scale, k, n)

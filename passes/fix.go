@@ -21,7 +21,7 @@ func fix(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if !slices.ContainsFunc(g.Ops, func(op ir.Op) bool { return op.Kind == ir.Quantize || op.Kind == ir.Dequantize }) {
 		return g, nil
 	}
-	f := &fixer{rewriter: newRewriter(g), state: s, asCodes: map[codesKey]ir.ValueID{}, origin: origins(g)}
+	f := &fixer{rewriter: newRewriter(g), state: s, asCodes: map[codesKey]ir.ValueID{}, origin: origins(g), exact: exactValues(g)}
 	for _, out := range g.Outputs {
 		if _, err := f.value(out); err != nil {
 			return nil, err
@@ -35,6 +35,7 @@ type fixer struct {
 	state   *State
 	asCodes map[codesKey]ir.ValueID // what quantised returned
 	origin  []ir.ValueID            // by old id
+	exact   []bool                  // by old id: wanted in float32 at any rate, see parts.go
 }
 
 // codesKey is a float32 value of the old graph and the quantisation asked for.
@@ -199,7 +200,7 @@ func (f *fixer) quantised(old ir.ValueID, t ir.Type) (ir.ValueID, error) {
 
 func (f *fixer) lower(old ir.ValueID, t ir.Type) (ir.ValueID, error) {
 	op := f.old.DefOp(old)
-	if op == nil {
+	if op == nil || f.exact[old] {
 		return ir.NoValue, nil
 	}
 	if same, err := f.codes(old); err != nil || same != ir.NoValue && f.g.Type(same).Equal(t) {

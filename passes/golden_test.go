@@ -74,12 +74,12 @@ func runGolden(t *testing.T, p *Pass, name, text string) string {
 		t.Fatalf("%s.ir: %v", name, err)
 	}
 	s := &State{ctx: context.Background()}
+	in := []*ir.Tensor{}
+	for _, id := range g.Inputs {
+		in = append(in, ramp(g.Type(id)))
+	}
+	s.quant.Inputs = [][]*ir.Tensor{in}
 	if p.Name == "quantise" {
-		in := []*ir.Tensor{}
-		for _, id := range g.Inputs {
-			in = append(in, ramp(g.Type(id)))
-		}
-		s.quant.Inputs = [][]*ir.Tensor{in}
 		if _, err := calibrate(g, s); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -76,11 +76,20 @@ var Passes = []Pass{
 		},
 	},
 	{
+		Name: "equalise",
+		Doc:  "float models: channels between products alike in range, where one scale then loses less",
+		Run:  equalise,
+		After: []Constraint{
+			{"fuse", "biases and activations must be inside the products they belong to"},
+		},
+	},
+	{
 		Name: "calibrate",
 		Doc:  "float models: the range of every value over the calibration inputs is known",
 		Run:  calibrate,
 		After: []Constraint{
 			{"fuse", "ranges are wanted of values that will exist on the hardware"},
+			{"equalise", "it changes ranges"},
 		},
 	},
 	{
@@ -131,6 +140,7 @@ type Result struct {
 	Graph    *ir.Graph
 	Timings  []Timing
 	Fallback []Fallback // what stays in float32, the largest share first
+	Raised   []Raised   // layers in higher precision than the rest, the worst first
 }
 
 // State is what passes hand on to later ones beside the graph.
@@ -139,6 +149,7 @@ type State struct {
 	quant  Quantisation
 	ranges []Range   // by value id, set by calibrate for quantise
 	floors []float64 // by value id, set by calibrate: see masks; nil for none
+	raised []Raised  // set by quantise
 }
 
 // Run takes an imported graph through Passes. See RunContext.
@@ -182,6 +193,7 @@ func RunContext(ctx context.Context, g *ir.Graph, cfg Config) (*Result, error) {
 	}
 	res.Graph = g
 	res.Fallback = Fallbacks(g)
+	res.Raised = s.raised
 	return res, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"situ/ir"
-	"situ/ir/eval"
 )
 
 // quantise chooses the quantisation of a float graph's activations and weights
@@ -22,6 +21,8 @@ import (
 // 32-bit sums. Operands of concat take the quantisation of the result. While the
 // graph is written a corrector follows the calibration inputs through it and
 // adjusts biases and the rounding of int4 weights.
+//
+// Where 8 bits lose too much, layers get higher precision: precision.go.
 func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if !isFloatModel(g) {
 		return g, nil
@@ -37,7 +38,13 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	default:
 		return nil, fmt.Errorf("weights of %d bits: there are 8 and 4", bits)
 	}
-	q := &quantiser{rewriter: newRewriter(g), ranges: s.ranges, floors: s.floors, weightBits: bits, origin: origins(g),
+	return chooser{g: g, state: s, bits: bits, origin: origins(g)}.choose()
+}
+
+// writePairs writes a graph with quantize/dequantize pairs. When asked to it
+// measures, where there is a corrector, what each rounding costs.
+func writePairs(g *ir.Graph, s *State, bits int, raised *precision, measure bool) (*quantiser, *ir.Graph, error) {
+	q := &quantiser{rewriter: newRewriter(g), ranges: slices.Clone(s.ranges), floors: s.floors, weightBits: bits, blocks: s.quant.Blocks, raised: raised, origin: origins(g),
 		coded: make([]bool, len(g.Values)), group: make([]ir.ValueID, len(g.Values)), dq: make([]ir.ValueID, len(g.Values))}
 	q.users = usersOf(g)
 	for i := range g.Values {
@@ -46,21 +53,24 @@ func quantise(g *ir.Graph, s *State) (*ir.Graph, error) {
 	q.choose()
 	q.unify()
 	q.even()
-	q.correct = newCorrector(q, s.quant.Inputs)
+	q.correct = newCorrector(q, s.quant.Inputs, measure)
 	for _, id := range g.Inputs {
 		if err := q.pair(id); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for i := range g.Ops {
+		if err := s.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		if err := q.op(&g.Ops[i]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, out := range g.Outputs {
 		q.Set(out, q.read(out))
 	}
-	return q.finish(), nil
+	return q, q.finish(), nil
 }
 
 type quantiser struct {
@@ -68,6 +78,8 @@ type quantiser struct {
 	ranges     []Range
 	floors     []float64 // see masks; nil for none
 	weightBits int
+	blocks     bool // weights in blocks
+	raised     *precision
 	origin     []ir.ValueID
 	users      [][]*ir.Op
 	coded      []bool       // by old id: gets a quantize/dequantize pair
@@ -115,14 +127,8 @@ func (q *quantiser) isEmbedding(op *ir.Op) bool {
 		return false
 	}
 	table := floats(q.old, op.In[0])
-	return table != nil && !slices.ContainsFunc(table, func(x float32) bool { return x-x != 0 }) && q.wanted(op.Out)
+	return table != nil && !q.raised.float[op.Out] && !slices.ContainsFunc(table, func(x float32) bool { return x-x != 0 }) && q.wanted(op.Out)
 }
-
-// fewWeights: channels with fewer weights than this (depthwise convolutions,
-// scales, first layers of grey images) keep 8 bits when 4 are asked for. They hold
-// next to none of a model's weights, and rounding errors do not average out in
-// sums this short.
-const fewWeights = 32
 
 // leastShare is the largest share that a softmax must have been seen to give for
 // its result to have codes: in steps of 1/256 smaller ones are all but lost, and
@@ -150,12 +156,34 @@ func (q *quantiser) choose() {
 		case q.isFunction(id):
 			q.coded[id] = q.endsFunction(id)
 		case op.Kind.Is(ir.MovesCodes) && op.Kind != ir.Concat:
+			// The codes are those of its operand, unless that stays in float32.
+			q.coded[id] = q.raised.float[op.In[0]] && q.wanted(id)
 		case q.isArithmetic(op), q.isProduct(op) && actOf(op.Attr) != nil: // sums cannot be clamped
 			q.coded[id] = true
 		default:
 			q.coded[id] = q.wanted(id)
 		}
+		q.coded[id] = q.coded[id] && !q.raised.float[id]
 	}
+}
+
+// hasCodes reports whether a value is dequantized codes, perhaps moved.
+func (q *quantiser) hasCodes(id ir.ValueID) bool {
+	op := q.old.DefOp(id)
+	for !q.coded[id] && op != nil && op.Kind.Is(ir.MovesCodes) && op.Kind != ir.Concat {
+		if q.isEmbedding(op) {
+			return true
+		}
+		id = op.In[0]
+		op = q.old.DefOp(id)
+	}
+	return q.coded[id]
+}
+
+// onCodes reports whether an operator that is arithmetic computes on codes: none
+// of its operands nor its result stay in float32 for precision's sake.
+func (q *quantiser) onCodes(op *ir.Op) bool {
+	return q.coded[op.Out] && !slices.ContainsFunc(op.In, func(id ir.ValueID) bool { return !q.old.IsConst(id) && !q.hasCodes(id) })
 }
 
 // endsFunction reports whether a function's value is used by anything but a
@@ -286,35 +314,54 @@ func (q *quantiser) op(op *ir.Op) error {
 		}
 	}
 	var err error
-	var weights *ir.Tensor // of a product, rounded
+	rounded := make([]*ir.Tensor, len(in)) // operands that are constant, after rounding
+	rest := ir.NoValue                     // the lesser part of a product's operand
 	switch {
+	case q.pools(op):
+		if in[0], err = q.throughCodes(q.old.Value(op.In[0]).Name, in[0], activationType(q.ranges[op.In[0]], q.old.Type(op.In[0]).Shape)); err != nil {
+			return err
+		}
 	case q.isProduct(op):
-		if weights, err = q.product(op, in); err != nil {
+		if rest, err = q.operands(op, in); err != nil {
+			return err
+		}
+		if rounded[1], err = q.product(op, in); err != nil {
 			return err
 		}
 	case q.isEmbedding(op):
 		if in[0], err = q.constant(op.In[0], in[0], floats(q.g, in[0])); err != nil {
 			return err
 		}
-	case q.isArithmetic(op) && op.Kind != ir.LayerNorm:
+		if rounded[0], err = evalDequantize(q.g, in[0]); err != nil {
+			return err
+		}
+	case q.isArithmetic(op) && op.Kind != ir.LayerNorm && q.onCodes(op):
 		for i, id := range in {
 			if data := floats(q.g, id); data != nil {
 				if in[i], err = q.constant(op.In[i], id, data); err != nil {
+					return err
+				}
+				if rounded[i], err = evalDequantize(q.g, in[i]); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	if q.correct != nil {
-		shift, err := q.correct.op(op, weights)
+		shift, err := q.correct.op(op, rounded)
 		if err != nil {
 			return err
 		}
-		if weights != nil {
+		if shift != nil {
 			in = q.shiftBias(op, in, shift)
 		}
 	}
-	id, err := q.g.AddTyped(op.Kind, op.Name, op.Attr, q.old.Type(op.Out), in...)
+	var id ir.ValueID
+	if rest != ir.NoValue {
+		id, err = q.inTwoParts(op, in, rest)
+	} else {
+		id, err = q.g.AddTyped(op.Kind, op.Name, op.Attr, q.old.Type(op.Out), in...)
+	}
 	if err != nil {
 		return err
 	}
@@ -363,140 +410,4 @@ func (q *quantiser) constant(old, id ir.ValueID, data []float32) (ir.ValueID, er
 	}
 	c := q.g.AddConst(v.Name, ir.NewTensor(ir.I8, t.Shape, codes), t.Quant)
 	return q.g.Add(ir.Dequantize, v.Name, nil, c)
-}
-
-// product quantises the constant weights of a product and checks its bias. It
-// returns the weights as they are after rounding, for the corrector, if any.
-func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
-	w := floats(q.g, in[1])
-	if w == nil {
-		return nil, nil // two activations
-	}
-	v := q.g.Value(in[1])
-	if i := slices.IndexFunc(w, func(x float32) bool { return x-x != 0 }); i >= 0 {
-		return nil, fmt.Errorf("%s %q: weight %q holds %v at index %d", op.Kind, op.Name, v.Name, w[i], i)
-	}
-	shape := q.old.Type(op.Out).Shape
-	bias := make([]float32, shape[len(shape)-1])
-	if len(in) > 2 && in[2] != ir.NoValue {
-		copy(bias, floats(q.g, in[2]))
-		if i := slices.IndexFunc(bias, func(x float32) bool { return x-x != 0 }); i >= 0 {
-			return nil, fmt.Errorf("%s %q: bias %q holds %v at index %d", op.Kind, op.Name, q.g.Value(in[2]).Name, bias[i], i)
-		}
-	}
-	xs := q.scaleOf(in[0])
-	axis := 0
-	if op.Kind == ir.MatMul {
-		axis = len(v.Type.Shape) - 1
-	}
-	bits := q.weightBits
-	if n := len(w) / len(bias); n < fewWeights {
-		bits = 8
-	}
-	c := weightCodes(w, v.Type.Shape, axis, bits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })
-	if bits == 4 && q.correct != nil {
-		if err := q.correct.feedback(op, w, c.quant.Scale, 7, ir.Data[int8](c.tensor)); err != nil {
-			return nil, err
-		}
-	}
-	name := v.Name
-	id := q.g.AddConst(name, c.tensor, c.quant)
-	var err error
-	if in[1], err = q.g.Add(ir.Dequantize, name, nil, id); err != nil {
-		return nil, err
-	}
-	if q.correct == nil {
-		return nil, nil
-	}
-	return evalDequantize(q.g, in[1])
-}
-
-// evalDequantize returns the value of a dequantize of a constant.
-func evalDequantize(g *ir.Graph, id ir.ValueID) (*ir.Tensor, error) {
-	dq := g.DefOp(id)
-	return eval.EvalOp(g, dq, []*ir.Tensor{g.Value(dq.In[0]).Const})
-}
-
-// scaleOf returns the scale of the codes that a value of the new graph was
-// dequantized and then moved from.
-func (q *quantiser) scaleOf(id ir.ValueID) float64 {
-	op := q.g.DefOp(id)
-	for op != nil && op.Kind.Is(ir.MovesCodes) {
-		op = q.g.DefOp(op.In[0])
-	}
-	if op == nil || op.Kind != ir.Dequantize {
-		return 1 // the product will stay in float32
-	}
-	return float64(q.g.Type(op.In[0]).Quant.Scale[0])
-}
-
-type quantised struct {
-	tensor *ir.Tensor
-	quant  *ir.Quant
-}
-
-// weightCodes quantises weights symmetrically per channel. A channel's scale is
-// never so small that its bias, given in units of the operand's scale, leaves
-// ±2^30: sums of products and bias then fit int32.
-func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) float64) quantised {
-	n := shape[axis]
-	inner := ir.Numel(shape[axis+1:])
-	most := float32(int(1)<<(bits-1) - 1)
-	quant := &ir.Quant{Axis: axis, Scale: make([]float32, n), Zero: make([]int32, n)}
-	top := make([]float32, n)
-	for at := 0; at < len(w); {
-		for c := range top {
-			for _, x := range w[at : at+inner] {
-				top[c] = max(top[c], x, -x)
-			}
-			at += inner
-		}
-	}
-	var channel []float32
-	for c, t := range top {
-		scale := float64(t / most)
-		if bits == 4 && t > 0 {
-			channel = channel[:0]
-			for at := c * inner; at < len(w); at += n * inner {
-				channel = append(channel, w[at:at+inner]...)
-			}
-			scale = leastErrorScale(channel, scale, float64(most))
-		}
-		if scale == 0 && bias(c) == 0 {
-			scale = 1 // nothing to represent
-		}
-		quant.Scale[c] = float32(max(scale, bias(c)/(1<<30), minScale))
-	}
-	codes := make([]int8, len(w))
-	for at := 0; at < len(w); {
-		for _, s := range quant.Scale {
-			for i, x := range w[at : at+inner] {
-				codes[at+i] = int8(math.RoundToEven(float64(min(max(x/s, -most), most))))
-			}
-			at += inner
-		}
-	}
-	d := ir.I8
-	if bits == 4 {
-		d = ir.I4
-	}
-	return quantised{ir.NewTensor(d, shape, codes), quant}
-}
-
-// leastErrorScale returns the scale, of 51 from half the full one upwards, that
-// represents the weights of a channel with the least squared error.
-func leastErrorScale(w []float32, full, most float64) float64 {
-	best, least := full, math.Inf(1)
-	for i := 50; i <= 100; i++ {
-		s := full * float64(i) / 100
-		sum := 0.0
-		for _, x := range w {
-			d := float64(x) - s*min(max(math.RoundToEven(float64(x)/s), -most), most)
-			sum += d * d
-		}
-		if sum < least {
-			best, least = s, sum
-		}
-	}
-	return best
 }

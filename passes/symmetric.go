@@ -25,10 +25,12 @@ func (q *quantiser) even() {
 			continue
 		}
 		root := q.root(src)
-		r := q.ranges[root]
-		q.symmetric[root] = 2*max(-r.Lo, r.Hi) <= evenLoss*(r.Hi-r.Lo)
+		q.symmetric[root] = evenly(q.ranges[root])
 	}
 }
+
+// evenly reports whether a range is nearly symmetric.
+func evenly(r Range) bool { return 2*max(-r.Lo, r.Hi) <= evenLoss*(r.Hi-r.Lo) }
 
 // symmetricType returns the int8 type without a zero point for a range.
 func symmetricType(r Range, shape []int) ir.Type {

@@ -34,6 +34,7 @@ type PrecisionScore struct {
 	Same   int      `json:"same_as_first"`               // inputs or positions whose class is that of the model as given
 	Nats   *float64 `json:"cross_entropy_nat,omitempty"` // mean over positions, outputs taken as logits; absent without positions
 	SQNRdB *float64 `json:"sqnr_db,omitempty"`           // of the first output against the model as given; absent when equal
+	Raised []Raised `json:"raised,omitempty"`            // layers in higher precision than the rest
 }
 
 // LayerNoise is the signal-to-quantisation-noise ratio after one operator, over
@@ -48,8 +49,9 @@ type LayerNoise struct {
 // layerRuns is how many inputs the layers are compared on.
 const layerRuns = 32
 
-// MeasureAccuracy runs a model as given, in int8 and with int4 weights on the
-// same inputs. Fixed-point graphs run on the evaluator, whose bits are the
+// MeasureAccuracy runs a model as given and with each format of weights on the same
+// inputs, each also with layers in higher precision where QuantOptions.Mixed
+// gives some. Fixed-point graphs run on the evaluator, whose bits are the
 // emulator's. A model that came quantised has no other precision.
 func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantOptions, do DataOptions) (*AccuracyReport, error) {
 	m, err := OpenModel(name, mo)
@@ -87,26 +89,38 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 	}
 	r.Precisions = append(r.Precisions, score(first, d, float, float))
 	var reference *ir.Graph // in float, with the layers of the fixed-point graph
-	for _, weights := range []string{"int8", "int4"} {
-		q.Weights = weights
+	mixed := q.Mixed
+	measure := func() (*Prepared, error) {
+		p, err := prepare(ctx, m, q, calibration)
+		if err != nil {
+			return nil, err
+		}
+		if q.Mixed != "none" && len(p.Raised) == 0 && !p.CameQuantised {
+			return p, nil // the precision as measured already
+		}
+		out, err := outputsOf(ctx, p.Fixed, d.inputs)
+		if err != nil {
+			return nil, err
+		}
+		s := score(p.Quant, d, out, float)
+		s.Raised = p.Raised
+		r.Precisions = append(r.Precisions, s)
+		return p, nil
+	}
+	for _, weights := range WeightFormats() {
+		q.Weights, q.Mixed = weights, "none"
 		if reference == nil {
 			q.dump = func(pass string, g *ir.Graph) {
 				if !slices.Contains([]string{"calibrate", "quantise", "fix", "legalise"}, pass) {
 					reference = g
 				}
 			}
-		} else {
-			q.dump = nil
 		}
-		p, err := prepare(ctx, m, q, calibration)
+		p, err := measure()
 		if err != nil {
 			return nil, err
 		}
-		out, err := outputsOf(ctx, p.Fixed, d.inputs)
-		if err != nil {
-			return nil, err
-		}
-		r.Precisions = append(r.Precisions, score(p.Quant, d, out, float))
+		q.dump = nil
 		if weights == "int8" {
 			r.LayerRuns = min(layerRuns, len(d.inputs))
 			if reference == nil {
@@ -119,6 +133,11 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 		if p.CameQuantised {
 			r.Precisions[1].Name = "int8, " + p.Quant
 			break
+		}
+		if q.Mixed = mixed; mixed != "none" {
+			if _, err := measure(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return r, nil

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"encoding/csv"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -123,6 +124,8 @@ func right(t *testing.T, g *ir.Graph, d labelled) int {
 	return int(n.Load())
 }
 
+var blocksArg = flag.Bool("blocks", false, "measure accuracy with weights in blocks too")
+
 // TestAccuracy measures top-1 of float, int8 and int4-weight models on real
 // data. Fixed-point graphs run on the evaluator, whose bits are the emulator's
 // (TestSameBits).
@@ -179,7 +182,11 @@ func TestAccuracy(t *testing.T) {
 			}
 			float := right(t, m.Graph, data)
 			score := map[string]int{}
-			for _, w := range []string{"int8", "int4"} {
+			for _, f := range formats {
+				w := f.name
+				if f.blocks && !*blocksArg {
+					continue
+				}
 				p, err := prepare(context.Background(), m, QuantOptions{Weights: w}, calibration)
 				if err != nil {
 					t.Fatal(err)
@@ -192,8 +199,10 @@ func TestAccuracy(t *testing.T) {
 			n := float64(len(data.x))
 			points := func(k int) float64 { return 100 * float64(k) / n }
 			line := fmt.Sprintf("%-32s %5.0f images  float %6.2f  int8 %6.2f", tt.model, n, points(float), points(score["int8"]))
-			if k, ok := score["int4"]; ok {
-				line += fmt.Sprintf("  int4 weights %6.2f", points(k))
+			for _, f := range formats[1:] {
+				if k, ok := score[f.name]; ok {
+					line += fmt.Sprintf("  %s weights %6.2f", f.name, points(k))
+				}
 			}
 			t.Log(line)
 			if tt.published > 0 && math.Abs(float64(float-tt.published)) > 0.0005*n {

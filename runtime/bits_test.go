@@ -125,6 +125,31 @@ func TestSpecModels(t *testing.T) {
 	}
 }
 
+// TestHardModels: detectors whose layers differ much in range reach what Check asks
+// for on the emulator, with few layers in higher precision or none.
+func TestHardModels(t *testing.T) {
+	for _, tt := range []struct {
+		model       string
+		least, most int // layers in higher precision
+	}{{"nanodet-m-320", 0, 0}, {"person-det-yolox-192", 1, 2}, {"ppocr-v4-det", 0, 0}, {"yolox-nano-416", 1, 16}} {
+		t.Run(tt.model, func(t *testing.T) {
+			if tt.model == "yolox-nano-416" && testing.Short() {
+				t.Skip("half a billion multiply-accumulates; left out with -short")
+			}
+			o := CheckOptions{Executor: "pim"}
+			err := Check(context.Background(), []string{filepath.Join(sharedDir(t, "onnx", "models"), tt.model)}, o, func(r CheckResult) error {
+				if !r.Pass || r.Raised < tt.least || r.Raised > tt.most {
+					t.Errorf("pass %t, %d layers in higher precision, want %d to %d: %s", r.Pass, r.Raised, tt.least, tt.most, r.Reason)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // TestIntegerKernels holds the emulator against the integer kernels of ONNX
 // Runtime, which it uses for quantised models when it may optimise them, on the
 // one model where these depart from the recorded outputs: the same float32 values.

@@ -29,6 +29,7 @@ type CheckResult struct {
 	MaxAbsError *float64 `json:"max_abs_error"`
 	MaxRelError *float64 `json:"max_rel_error"`
 	SQNRdB      *float64 `json:"sqnr_db"`
+	Raised      int      `json:"raised,omitempty"` // layers in higher precision than the rest, of the set that has most
 	Reason      string   `json:"reason,omitempty"`
 }
 
@@ -87,7 +88,7 @@ func Check(ctx context.Context, dirs []string, o CheckOptions, yield func(CheckR
 			if err := ctx.Err(); err != nil {
 				return err // what was interrupted did not fail
 			}
-			r.Pass, r.Reason = reason == "", reason
+			r.Pass, r.Reason, r.Raised = reason == "", reason, d.raised
 			if d.n > 0 || reason == "" {
 				r.MaxAbsError, r.MaxRelError = &d.maxAbs, &d.maxRel
 			}
@@ -311,6 +312,7 @@ func checkCompiled(ctx context.Context, m *Model, inputs []*ir.Tensor, want []na
 		}
 		step := outputStep(p.Fixed, p.Fixed.Outputs[i])
 		e := compare(got[i], w.tensor, step)
+		e.raised = len(p.Raised)
 		d.add(e)
 		if e.nanDiff {
 			return d, fmt.Sprintf("output %d: %s", i, nanReason)

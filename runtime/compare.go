@@ -128,7 +128,7 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 	if err != nil {
 		return nil, err
 	}
-	r.Fallback = b.Fallback
+	b.describe(r)
 	if outputs != nil {
 		r.Outputs = describe(outputNames(one.Model.Graph), outputs)
 		if r.Agreement, err = agreement(ctx, one, sets, outputs); err != nil {

@@ -22,6 +22,7 @@ type difference struct {
 	n       int
 	exact   bool
 	nanDiff bool // one is NaN where the other is not
+	raised  int  // layers of the model that have higher precision
 }
 
 // sqnr returns the signal-to-quantisation-noise ratio in dB, +Inf when equal.
@@ -42,6 +43,7 @@ func (d *difference) add(e difference) {
 	d.n += e.n
 	d.exact = d.exact && e.exact
 	d.nanDiff = d.nanDiff || e.nanDiff
+	d.raised = max(d.raised, e.raised)
 }
 
 // compare measures got against want, which have the same number of elements;

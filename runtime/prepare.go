@@ -14,9 +14,10 @@ import (
 // QuantOptions say how a float model becomes fixed point; models that came
 // quantised keep their own scales and zero points.
 type QuantOptions struct {
-	Weights        string // "int8" or "int4"
+	Weights        string // one of WeightFormats, "" for the first
 	Method         string // "minmax", "percentile" or "mse"
 	CalibrationDir string // folder of inputs, "" for what ships with the model, or synthetic ones
+	Mixed          string // layers in higher precision: "auto" (or ""), "none", or a share as in passes.Quantisation
 	Samples        int    // calibration inputs to use at most, 0 for 16
 	Seed           uint64 // of synthetic inputs
 
@@ -35,6 +36,7 @@ type Prepared struct {
 	MACs          int64  // of the model as it came
 	Batch         int    // inputs that Fixed takes at once
 	Fallback      []Fallback
+	Raised        []Raised // layers in higher precision than the rest
 	Warnings      []string
 
 	programs map[programKey]*compiled
@@ -54,8 +56,8 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
 	if p.CameQuantised {
 		p.Quant = "as the model came"
-		if q.Weights == "int4" {
-			p.Warnings = append(p.Warnings, "the model came quantised and keeps its own weights; --weights int4 has no effect on it")
+		if q.Weights != "" && q.Weights != "int8" {
+			p.Warnings = append(p.Warnings, "the model came quantised and keeps its own weights; --weights "+q.Weights+" has no effect on it")
 		}
 	} else {
 		var err error
@@ -63,8 +65,8 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 			return nil, err
 		}
 		p.Quant = "int8"
-		if q.Weights == "int4" {
-			p.Quant = "int8 activations, int4 weights"
+		if q.Weights != "" && q.Weights != "int8" {
+			p.Quant = "int8 activations, " + q.Weights + " weights"
 		}
 	}
 	r, err := passes.RunContext(ctx, m.Graph, cfg)
@@ -72,6 +74,8 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	p.Fixed = r.Graph
+	p.Raised = raisedOf(r.Raised)
+	p.Quant = withRaised(p.Quant, p.Raised)
 	for _, f := range r.Fallback {
 		p.Fallback = append(p.Fallback, Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
@@ -82,19 +86,19 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 // with the model, or seeded synthetic ones with a warning.
 func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (passes.Quantisation, error) {
 	var z passes.Quantisation
-	switch q.Weights {
-	case "", "int8":
-		z.WeightBits = 8
-	case "int4":
-		z.WeightBits = 4
-	default:
-		return z, fmt.Errorf("no weight precision %q; there are int8 and int4", q.Weights)
+	f, err := weightFormat(q.Weights)
+	if err != nil {
+		return z, err
 	}
+	z.WeightBits, z.Blocks = f.bits, f.blocks
 	if q.Method != "" {
-		var err error
 		if z.Method, err = passes.ParseMethod(q.Method); err != nil {
 			return z, err
 		}
+	}
+	real := q.CalibrationDir != "" || len(given) > 0 || m.Ships != nil
+	if err := mixed(q.Mixed, real, &z); err != nil {
+		return z, err
 	}
 	limit := q.Samples
 	switch {

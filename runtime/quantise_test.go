@@ -99,17 +99,19 @@ func TestQuantiseORT(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		model, weights string
+		mixed          string
 		data           func() (data, calibration labelled)
 		dims           map[string]int64
 		opt            []string // levels of ONNX Runtime's optimisation
 	}{
-		{"digits", "int8", func() (labelled, labelled) { return digits(unit) }, nil, []string{"disabled", "all"}},
-		{"digits", "int4", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
-		{"mnist-cntk", "int8", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
-		{"cnn-mnist-pytorch", "int8", func() (labelled, labelled) { return digits(norm) }, nil, []string{"all"}},
-		{"cifar10-resnet20-bn", "int8", cifar, map[string]int64{"N": 1}, []string{"all"}},
+		{"digits", "int8", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"disabled", "all"}},
+		{"digits", "int4", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
+		{"mnist-cntk", "int8", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
+		{"cnn-mnist-pytorch", "int8", "none", func() (labelled, labelled) { return digits(norm) }, nil, []string{"all"}},
+		{"cifar10-resnet20-bn", "int8", "0.5", cifar, map[string]int64{"N": 1}, []string{"all"}},
+		{"cifar10-resnet20-bn", "int8", "none", cifar, map[string]int64{"N": 1}, []string{"all"}},
 	} {
-		t.Run(tt.model+"/"+tt.weights, func(t *testing.T) {
+		t.Run(tt.model+"/"+tt.weights+"/"+tt.mixed, func(t *testing.T) {
 			path := tt.model
 			if tt.model != "digits" {
 				path = filepath.Join(sharedDir(t, "onnx", "models"), tt.model, "model.onnx")
@@ -126,7 +128,7 @@ func TestQuantiseORT(t *testing.T) {
 				}
 				data.x = append(data.x, images...)
 			}
-			q, given := QuantOptions{Weights: tt.weights}, inputsOf(m.Graph, calibration.x)
+			q, given := QuantOptions{Weights: tt.weights, Mixed: tt.mixed}, inputsOf(m.Graph, calibration.x)
 			r, err := quantise(context.Background(), m, q, given)
 			if err != nil {
 				t.Fatal(err)

@@ -28,6 +28,7 @@ type Result struct {
 	Load *Load `json:"load,omitempty"`
 
 	Fallback    []Fallback `json:"fallback"`
+	Raised      []Raised   `json:"raised,omitempty"` // layers in higher precision than the rest
 	Outputs     []Output   `json:"outputs"`
 	Agreement   *Agreement `json:"agreement"`      // nil where no outputs were computed
 	HostSPerRun float64    `json:"host_s_per_run"` // what the emulation of one inference took here

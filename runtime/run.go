@@ -64,7 +64,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 		return nil, err
 	}
 	r := &RunReport{Title: title(p) + "   batch 1", Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
-	res.Fallback = p.Fallback
+	p.describe(res)
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(outputNames(m.Graph), outputs)
 		res.Agreement, err = agreement(ctx, p, [][]*ir.Tensor{inputs}, outputs)

@@ -4,11 +4,26 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"situ/ir"
 	"situ/ir/eval"
+	"situ/passes"
 )
+
+// TestInFloat: what passes keep in float32 for precision's sake has kernels.
+func TestInFloat(t *testing.T) {
+	for _, k := range passes.InFloat {
+		_, fn := floatFns[k]
+		_, op := floatOps[k]
+		moves := k.Is(ir.MovesCodes) // see the bits of random graphs
+		others := []ir.OpKind{ir.ReduceSum, ir.ReduceMean, ir.Softmax, ir.LogSoftmax, ir.LRN}
+		if !fn && !op && !moves && !slices.Contains(others, k) {
+			t.Errorf("%s has no kernel in float32", k)
+		}
+	}
+}
 
 // TestFloat compares every float32 kernel with the evaluator, which computes in
 // float64 too: results are the same, or neighbours where the last bit of a
@@ -50,6 +65,12 @@ func TestFloat(t *testing.T) {
 		out(k, &ir.ReduceAttr{Axes: []int{1}}, x)
 		out(k, &ir.ReduceAttr{Axes: []int{0}}, x)
 	}
+	image, err := g.Add(ir.Reshape, "image", &ir.ShapeAttr{Shape: []int{2, 8, 8, 2}}, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out(ir.MaxPool, &ir.PoolAttr{Kernel: [2]int{3, 2}, Strides: [2]int{2, 1}, Pads: [4]int{1, 0, 1, 1}, Dilations: [2]int{1, 2}}, image)
+	out(ir.MaxPool, &ir.PoolAttr{Kernel: [2]int{2, 2}, Strides: [2]int{2, 2}, Dilations: [2]int{1, 1}}, image)
 	for axis := range 2 {
 		out(ir.Softmax, &ir.AxisAttr{Axis: axis}, x)
 		out(ir.LogSoftmax, &ir.AxisAttr{Axis: axis}, x)

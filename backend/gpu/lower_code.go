@@ -132,6 +132,16 @@ func (l *lowering) dequantize() error {
 	return l.launch(s, l.value(l.op.In[0]), table, l.result())
 }
 
+// poolWindow returns where the windows of a pool from type x to type y lie.
+func poolWindow(a *ir.PoolAttr, x, y ir.Type) gen.Window {
+	return gen.Window{
+		N: x.Shape[0], H: x.Shape[1], W: x.Shape[2], C: x.Shape[3], OH: y.Shape[1], OW: y.Shape[2],
+		Kernel: a.Kernel, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
+	}
+}
+
+var errEmptyWindow = errors.New("has a window without any element")
+
 func (l *lowering) pool() error {
 	g, op := l.g, l.op
 	a := op.Attr.(*ir.PoolAttr)
@@ -140,16 +150,12 @@ func (l *lowering) pool() error {
 		return fmt.Errorf("of %s has no kernel, only of 8-bit codes", x.DType)
 	}
 	s := gen.Pool{
-		Window: gen.Window{
-			N: x.Shape[0], H: x.Shape[1], W: x.Shape[2], C: x.Shape[3], OH: y.Shape[1], OW: y.Shape[2],
-			Kernel: a.Kernel, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
-		},
-		Codes: codes(x), Mean: op.Kind == ir.AvgPool, Zero: channel(x.Quant.Zero, 0),
+		Window: poolWindow(a, x, y), Codes: codes(x), Mean: op.Kind == ir.AvgPool, Zero: channel(x.Quant.Zero, 0),
 	}
 	rows, cols := s.Window.Counts(0, 0, x.Shape[1]), s.Window.Counts(1, 0, x.Shape[2])
 	if !s.Mean {
 		if slices.Min(rows) == 0 || slices.Min(cols) == 0 {
-			return errors.New("has a window without any element")
+			return errEmptyWindow
 		}
 		lo, hi := x.DType.IntRange()
 		s.Range = gen.Range{Lo: int32(lo), Hi: int32(hi)}

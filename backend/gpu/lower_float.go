@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	gen "situ/backend/gpu/kernel"
 	"situ/ir"
@@ -66,6 +67,12 @@ func (l *lowering) float() error {
 			s.Op = gen.Min
 		}
 		return l.launch(s, l.value(op.In[0]), l.result())
+	case ir.MaxPool:
+		w := poolWindow(op.Attr.(*ir.PoolAttr), x, y)
+		if slices.Min(w.Counts(0, 0, w.H)) == 0 || slices.Min(w.Counts(1, 0, w.W)) == 0 {
+			return errEmptyWindow
+		}
+		return l.launch(gen.FloatMaxPool{Window: w}, l.value(op.In[0]), l.result())
 	case ir.Softmax, ir.LogSoftmax:
 		a := op.Attr.(*ir.AxisAttr).Axis
 		s := gen.FloatSoftmax{Outer: ir.Numel(x.Shape[:a]), N: x.Shape[a], Inner: ir.Numel(x.Shape[a+1:]), Log: op.Kind == ir.LogSoftmax}

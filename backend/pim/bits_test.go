@@ -210,7 +210,7 @@ func ioBytes(p *isa.Program) (n int64) {
 // network is a small residual network with every kind of layer that is treated
 // in a way of its own: strided, depthwise, grouped and dilated convolutions, a
 // join, a concatenation, pools and a classifier.
-func network(t *testing.T, weightBits int) (*ir.Graph, []*ir.Tensor) {
+func network(t *testing.T, q passes.Quantisation) (*ir.Graph, []*ir.Tensor) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := &ir.Graph{Name: "network"}
@@ -241,34 +241,40 @@ func network(t *testing.T, weightBits int) (*ir.Graph, []*ir.Tensor) {
 	fc := do(ir.MatMul, "fc", nil, mean, g.AddConst("fc/w", irtest.Tensor(rng, 0.3, 32, 10), nil))
 	g.Outputs = []ir.ValueID{do(ir.Softmax, "softmax", &ir.AxisAttr{Axis: 1}, fc)}
 	in := []*ir.Tensor{irtest.Tensor(rng, 1, 1, 24, 24, 3)}
-	res, err := passes.Run(g, passes.Config{Quant: passes.Quantisation{Inputs: [][]*ir.Tensor{in}, WeightBits: weightBits}})
+	q.Inputs = [][]*ir.Tensor{in}
+	res, err := passes.Run(g, passes.Config{Quant: q})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res.Graph, in
 }
 
-// TestNetwork runs one network on chips from ample to hardly sufficient, and
+// TestNetwork runs one network, in each kind of weights and with layers in two
+// parts and float32, on chips from ample to hardly sufficient, and
 // checks that each forces what it is meant to force.
 func TestNetwork(t *testing.T) {
-	for _, bits := range []int{8, 4} {
-		g, in := network(t, bits)
+	for _, q := range []passes.Quantisation{{WeightBits: 8}, {WeightBits: 4}, {WeightBits: 4, Blocks: true}, {WeightBits: 8, Mixed: 1}} {
+		g, in := network(t, q)
 		var spilled, streamed, split, fused int
-		for _, kB := range []int{8, 12, 16, 24, 32, 64} {
-			for _, ws := range []int{2, 8, 256} { // tiles of a core
+		sizes, tiles := []int{8, 12, 16, 24, 32, 64}, []int{2, 8, 256}
+		if q.Blocks || q.Mixed > 0 {
+			sizes, tiles = []int{8, 24, 64}, []int{2, 256}
+		}
+		for _, kB := range sizes {
+			for _, ws := range tiles { // of a core
 				c := tinyChip()
 				c.Scratchpad.Bytes, c.WeightSRAM.Bytes = fig(float64(kB<<10)), fig(float64(ws*8*16))
 				runPlan(t, g, c, 1, in, &spilled, &streamed, &split, &fused)
 			}
 			c := manyChip()
 			c.Scratchpad.Bytes = fig(float64(kB << 10))
-			for n := 1; n <= 6; n++ {
+			for n := 1; n <= len(sizes); n++ {
 				runPlan(t, g, c, n, in, &spilled, &streamed, &split, &fused)
 			}
 		}
-		t.Logf("int%d weights: %d spilled, %d streamed, %d split, %d fused", bits, spilled, streamed, split, fused)
+		t.Logf("%d-bit weights, blocks %t, mixed %v: %d spilled, %d streamed, %d split, %d fused", q.WeightBits, q.Blocks, q.Mixed, spilled, streamed, split, fused)
 		if spilled == 0 || streamed == 0 || split == 0 || fused == 0 {
-			t.Errorf("int%d weights: some way of running a program was never taken", bits)
+			t.Errorf("%d-bit weights, blocks %t, mixed %v: some way of running a program was never taken", q.WeightBits, q.Blocks, q.Mixed)
 		}
 	}
 }

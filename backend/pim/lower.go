@@ -37,6 +37,10 @@ type lowering struct {
 // lower returns the steps of g, or an error that lists every operator the back
 // end cannot take.
 func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
+	g, err := ir.Unblocked(g)
+	if err != nil {
+		return nil, err
+	}
 	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
 	for i := range g.Ops {
 		for _, id := range g.Ops[i].In {

@@ -308,11 +308,19 @@ func (l *lowering) pooling() error {
 	if err != nil {
 		return err
 	}
+	a := l.op.Attr.(*ir.PoolAttr)
+	w := window{kernel: a.Kernel, stride: a.Strides, dilation: a.Dilations, pad: [2]int{a.Pads[0], a.Pads[1]}, in: x.dims}
+	if t := l.outType(); isF32(t) {
+		k := &maxPoolF{window: w}
+		if l.op.Kind != ir.MaxPool || !k.fits(t.Shape) {
+			return errors.New("pools float32, for which a PIM chip has no instruction")
+		}
+		return l.result(k, x)
+	}
 	if x.elem != 1 || isPlain(l.outType()) {
 		return fmt.Errorf("pools %s, for which a PIM chip has no instruction", l.outType().DType)
 	}
-	a := l.op.Attr.(*ir.PoolAttr)
-	k := &pool{window: window{kernel: a.Kernel, stride: a.Strides, dilation: a.Dilations, pad: [2]int{a.Pads[0], a.Pads[1]}, in: x.dims}}
+	k := &pool{window: w}
 	if l.op.Kind == ir.MaxPool {
 		return l.result(k, x)
 	}

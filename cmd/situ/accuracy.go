@@ -20,10 +20,11 @@ func accuracyCmd() *cobra.Command {
 	var shown int
 	c := &cobra.Command{
 		Use:   "accuracy MODEL",
-		Short: "Float, int8 and int4 weights side by side on your data, and which layers lose most",
-		Long: `Runs the model as given, in int8 and with int4 weights on the same inputs: top-1
-where there are labels, and the ratio of signal to quantisation noise of the first
-output. Then the same ratio after each layer of the int8 model, the worst first,
+		Short: "Float and each format of weights side by side on your data, and which layers lose most",
+		Long: `Runs the model as given and with int8, int4, mxint8 and mxint4 weights on the same
+inputs: top-1 where there are labels, and the ratio of signal to quantisation noise of
+the first output. Each is measured once more with layers in higher precision where
+--mixed gives some, and these are named. Then the same ratio after each layer of the int8 model, the worst first,
 beside the worst ratio among what the layer reads: a layer hurts where the two are
 far apart.
 

@@ -23,7 +23,9 @@ them, and compares with the recorded outputs.
 On eval, outputs must meet the recorded ones within tolerance. On pim and gpu, the
 emulator's bits must equal the evaluator's on the fixed-point graph; models that
 came quantised must be within one output step of the recorded outputs on 99.9 %
-of elements; float models must reach a signal-to-quantisation-noise ratio of 20 dB.`,
+of elements; float models must reach a signal-to-quantisation-noise ratio of 20 dB.
+A float model is calibrated with the recorded inputs; how many of its layers have
+higher precision (--mixed) is said.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			mo, err := mf.options()

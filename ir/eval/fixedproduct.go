@@ -130,27 +130,32 @@ func prepareFixedConv(n *node, p *convPlan) (kernel, error) {
 	}
 	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
 	index := sync.OnceFunc(func() { p.index(i8Block, 4) })
-	pack := func(w *ir.Tensor) *packedI8 { return p.packI8(w, zw) }
+	wq := n.in[1].Quant
+	pack := func(w *ir.Tensor) []plane[*packedI8] {
+		return planesOf(w, wq, func(t *ir.Tensor) *packedI8 { return p.packI8(t, zw) })
+	}
 	if n.consts[1] != nil {
 		pack = onceFor(pack, n.consts[1])
 	}
 	return func(e *env, in []*ir.Tensor) (*ir.Tensor, error) {
-		acc := make([]int32, n.out.Numel())
-		var w *packedI8
+		var planes []plane[*packedI8]
 		if !e.plain {
 			index()
-			w = pack(in[1])
+			planes = pack(in[1])
 		}
-		if w == nil {
-			plainConvI32(p, acc, codes(in[0]), codes(in[1]), zx, zw)
-		} else {
-			x, zero := unsigned(in[0], zx, 3)
-			size := p.oh * p.ow * p.o
+		if planes == nil {
+			acc := make([]int32, n.out.Numel())
+			plainConvI32(p, acc, codes(in[0]), withShifts(codes(in[1]), n.in[1]), zx, zw)
+			return ep.finish(acc, operand(in, 2)), nil
+		}
+		x, zero := unsigned(in[0], zx, 3)
+		size := p.oh * p.ow * p.o
+		acc := sumPlanes(planes, n.out.Numel(), func(acc []int32, w *packedI8) {
 			for i := range p.n {
 				convI8(p, acc[i*size:(i+1)*size], padImage(p, x, i, byte(zero), 3), w)
 			}
 			w.correct(acc, zero)
-		}
+		})
 		return ep.finish(acc, operand(in, 2)), nil
 	}, nil
 }
@@ -215,22 +220,25 @@ func prepareFixedMatMul(n *node, p *matPlan) (kernel, error) {
 		return nil, err
 	}
 	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
-	pack := func(t *ir.Tensor) []*packedI8 { return p.packI8(t, zw) }
+	wq := n.in[1].Quant
+	pack := func(w *ir.Tensor) []plane[[]*packedI8] {
+		return planesOf(w, wq, func(t *ir.Tensor) []*packedI8 { return p.packI8(t, zw) })
+	}
 	if n.consts[1] != nil {
 		pack = onceFor(pack, n.consts[1])
 	}
 	return func(e *env, in []*ir.Tensor) (*ir.Tensor, error) {
-		acc := make([]int32, n.out.Numel())
-		var b []*packedI8
+		var planes []plane[[]*packedI8]
 		if !e.plain {
-			b = pack(in[1])
+			planes = pack(in[1])
 		}
-		if b == nil {
-			plainMatMulI32(p, acc, codes(in[0]), codes(in[1]), zx, zw)
-		} else {
-			a, zero := unsigned(in[0], zx, 3)
-			p.mulI8(acc, a, b, zero)
+		if planes == nil {
+			acc := make([]int32, n.out.Numel())
+			plainMatMulI32(p, acc, codes(in[0]), withShifts(codes(in[1]), n.in[1]), zx, zw)
+			return ep.finish(acc, operand(in, 2)), nil
 		}
+		a, zero := unsigned(in[0], zx, 3)
+		acc := sumPlanes(planes, n.out.Numel(), func(acc []int32, b []*packedI8) { p.mulI8(acc, a, b, zero) })
 		return ep.finish(acc, operand(in, 2)), nil
 	}, nil
 }

@@ -116,6 +116,7 @@ func quantizeOne(v float32, zero int32, lo, hi int64) int32 {
 func prepareDequantize(n *node) (kernel, error) {
 	q := n.in[0].Quant
 	count, inner := channels(n.in[0])
+	size := n.in[0].Numel() / max(count, 1) // of a channel
 	return func(_ *env, in []*ir.Tensor) (*ir.Tensor, error) {
 		c := codes(in[0])
 		out := ir.Zeros(ir.F32, in[0].Shape...)
@@ -126,7 +127,11 @@ func prepareDequantize(n *node) (kernel, error) {
 				if count > 1 {
 					ch = i / inner % count
 				}
-				y[i] = float32(int64(c[i])-int64(q.Zero[ch])) * q.Scale[ch]
+				code := int64(c[i]) - int64(q.Zero[ch])
+				if q.Block > 0 {
+					code <<= q.ShiftOf(ch, i/(inner*count)*inner+i%inner, size)
+				}
+				y[i] = float32(code) * q.Scale[ch]
 			}
 		})
 		return out, nil

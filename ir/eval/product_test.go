@@ -192,8 +192,25 @@ func real(c *ir.Tensor, t ir.Type) *ir.Tensor {
 	for i, v := range codes(c) {
 		ch := i / inner % count
 		y[i] = float32(float64(v-t.Quant.Zero[ch]) * float64(t.Quant.Scale[ch]))
+		if t.Quant.Block > 0 {
+			k := i/(inner*count)*inner + i%inner // place in the channel
+			blocks := len(t.Quant.Shift) / count
+			y[i] *= float32(int(1) << t.Quant.Shift[ch*blocks+k/t.Quant.Block])
+		}
 	}
 	return ir.NewTensor(ir.F32, c.Shape, y)
+}
+
+// drawBlocks puts the codes of weights with a scale a channel into blocks, if it is
+// so drawn.
+func drawBlocks(t *rapid.T, w *ir.Tensor, q *ir.Quant) {
+	if q.Axis < 0 || w.DType != ir.I8 && w.DType != ir.I4 || !rapid.Bool().Draw(t, "blocks") {
+		return
+	}
+	q.Block = rapid.SampledFrom([]int{1, 3, 32}).Draw(t, "block")
+	n := len(q.Scale) * q.BlocksOf(w.Numel()/len(q.Scale))
+	q.Shift = rapid.SliceOfN(rapid.Uint8Range(0, 4), n, n).Draw(t, "shifts")
+	clear(q.Zero)
 }
 
 func TestFixedConv(t *testing.T) {
@@ -211,6 +228,7 @@ func TestFixedConv(t *testing.T) {
 		a.Act = drawAct(t, yt)
 		x, xq := drawCodes(t, "x", xt, -1, dim(t, "n", 1, 2), h, w, ig*groups)
 		wt, wq := drawCodes(t, "w", weightTypes.Draw(t, "w type"), 0, og*groups, kh, kw, ig)
+		drawBlocks(t, wt, wq)
 		g := &ir.Graph{}
 		xi := g.AddInput("x", x.Type().WithQuant(xq))
 		wi := g.AddConst("w", wt, wq)
@@ -236,6 +254,7 @@ func TestFixedMatMul(t *testing.T) {
 		as, bs := append(slices.Clone(lead[0]), m, k), append(slices.Clone(lead[1]), k, n)
 		x, xq := drawCodes(t, "x", xt, -1, as...)
 		w, wq := drawCodes(t, "w", weightTypes.Draw(t, "w type"), len(bs)-1, bs...)
+		drawBlocks(t, w, wq)
 		g := &ir.Graph{}
 		xi := g.AddInput("x", x.Type().WithQuant(xq))
 		wi := g.AddConst("w", w, wq)
@@ -297,4 +316,31 @@ func matmulResult(a, b []int) []int {
 		panic(fmt.Sprint(a, b, err))
 	}
 	return g.Type(y).Shape
+}
+
+// TestEvalOpTakesGivenWeights: EvalOp computes with the tensors it is given, also
+// where the graph's operand is a constant.
+func TestEvalOpTakesGivenWeights(t *testing.T) {
+	for _, kind := range []ir.OpKind{ir.Conv2D, ir.MatMul} {
+		g := &ir.Graph{}
+		shape, xs := []int{2, 3}, []int{1, 2}
+		attr := ir.Attr(&ir.MatMulAttr{})
+		if kind == ir.Conv2D {
+			shape, xs = []int{3, 1, 1, 2}, []int{1, 1, 1, 2}
+			attr = &ir.ConvAttr{Strides: [2]int{1, 1}, Dilations: [2]int{1, 1}, Groups: 1}
+		}
+		x := g.AddInput("x", ir.TypeOf(ir.F32, xs...))
+		w := g.AddConst("w", ir.Zeros(ir.F32, shape...), nil)
+		if _, err := g.Add(kind, "product", attr, x, w); err != nil {
+			t.Fatal(err)
+		}
+		given := ir.NewTensor(ir.F32, shape, []float32{1, 1, 1, 1, 1, 1})
+		y, err := EvalOp(g, &g.Ops[0], []*ir.Tensor{ir.NewTensor(ir.F32, xs, []float32{2, 3}), given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ir.Data[float32](y); !slices.Equal(got, []float32{5, 5, 5}) {
+			t.Errorf("%s of [2 3] and ones is %v, want fives", kind, got)
+		}
+	}
 }

@@ -174,6 +174,9 @@ func notes(rs []*runtime.Result) []string {
 		if len(r.Fallback) > 0 {
 			ns = append([]string{"in float32: " + fallbacks(r.Fallback)}, ns...)
 		}
+		if len(r.Raised) > 0 {
+			ns = append([]string{"higher precision: " + raised(r.Raised, 4)}, ns...)
+		}
 		for _, n := range ns {
 			if of[n] == nil {
 				order = append(order, n)
@@ -243,6 +246,19 @@ func fallbacks(fs []runtime.Fallback) string {
 			break
 		}
 		parts = append(parts, fmt.Sprintf("%s %q (%s of the element operations)", f.Op, f.Node, percent(f.Share)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// raised lists at most most layers in higher precision.
+func raised(rs []runtime.Raised, most int) string {
+	var parts []string
+	for i, r := range rs {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(rs)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %q (%s)", r.Op, r.Node, r.What))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -132,6 +132,15 @@ func MeasuredAccuracy(w io.Writer, r *runtime.AccuracyReport, most int) error {
 	if err := g.write(w); err != nil {
 		return err
 	}
+	for _, p := range r.Precisions {
+		if len(p.Raised) > 0 {
+			n := most
+			if n == 0 {
+				n = len(p.Raised)
+			}
+			fmt.Fprintf(w, "\n%s\n", wrap("in higher precision in "+p.Name+": "+raised(p.Raised, n)))
+		}
+	}
 	layers := r.Layers
 	if most > 0 {
 		layers = layers[:min(most, len(layers))]
@@ -161,6 +170,13 @@ func Check(w io.Writer, r runtime.CheckResult) error {
 	}
 	if r.SQNRdB != nil && r.Executor != "eval" {
 		line += fmt.Sprintf(", SQNR %.1f dB", *r.SQNRdB)
+	}
+	switch r.Raised {
+	case 0:
+	case 1:
+		line += ", 1 layer in higher precision"
+	default:
+		line += fmt.Sprintf(", %d layers in higher precision", r.Raised)
 	}
 	if r.Reason != "" {
 		line += "\n      " + r.Reason

@@ -1,0 +1,117 @@
+package ir_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"situ/ir"
+	"situ/ir/eval"
+)
+
+const blocked = `graph "blocks" {
+  %0 = input "x" : i8[1,5] scale=0.5 zero=-3
+  %1 = const "w" : i4[5,2] scale=[0.25, 2] zero=0 axis=1 block=2 shift=[4, 0, 1, 2, 0, 3] {7, -8, 1, 2, 3, -4, 5, 6, -7, 0}
+  %2 = matmul %0, %1 : i32[1,2] @ "fc"
+  output %2
+}
+`
+
+// TestBlocks: blocks survive printing and parsing, are counted in the size of a
+// tensor, and are those of a channel.
+func TestBlocks(t *testing.T) {
+	g, err := ir.Parse(blocked, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ir.Verify(g); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.String(); got != blocked {
+		t.Errorf("printed as\n%s", got)
+	}
+	if n := g.Type(1).Bytes(); n != 5+6 {
+		t.Errorf("10 codes of 4 bits in 6 blocks take %d bytes, want 11", n)
+	}
+	q := g.Type(1).Quant
+	for _, at := range []struct{ channel, k, want int }{{0, 0, 4}, {0, 1, 4}, {0, 2, 0}, {0, 4, 1}, {1, 1, 2}, {1, 4, 3}} {
+		if s := q.ShiftOf(at.channel, at.k, 5); int(s) != at.want {
+			t.Errorf("shift of code %d of channel %d is %d, want %d", at.k, at.channel, s, at.want)
+		}
+	}
+}
+
+// TestUnblocked: the graph without blocks has the same weights and sums; codes of
+// 8 bits that do not fit are refused by name.
+func TestUnblocked(t *testing.T) {
+	g, err := ir.Parse(blocked, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := ir.Unblocked(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ir.Verify(h); err != nil || ir.HasBlocks(h) || !ir.HasBlocks(g) {
+		t.Errorf("blocks left %t, taken from the original %t: %v", ir.HasBlocks(h), !ir.HasBlocks(g), err)
+	}
+	want := []int8{7 << 4, -8 << 2, 1 << 4, 2 << 2, 3, -4, 5, 6, -7 << 1, 0}
+	if got := ir.Data[int8](h.Value(1).Const); !slices.Equal(got, want) {
+		t.Errorf("weights %v, want %v", got, want)
+	}
+	x := ir.NewTensor(ir.I8, []int{1, 5}, []int8{9, -100, 4, 127, -3})
+	var sums [2][]int32
+	for i, g := range []*ir.Graph{g, h} {
+		e, err := eval.New(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := e.Run(context.Background(), []*ir.Tensor{x}, eval.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[i] = ir.Data[int32](out[0])
+	}
+	// Σ (x + 3)·w by hand: 12·112 − 97·16 + 7·3 + 130·5 + 0 and 12·(−32) − 97·8 + 7·(−4) + 130·6 + 0.
+	if want := []int32{463, -408}; !slices.Equal(sums[0], want) || !slices.Equal(sums[1], want) {
+		t.Errorf("sums %v with blocks, %v without, want %v", sums[0], sums[1], want)
+	}
+
+	wide := strings.Replace(blocked, "i4[5,2]", "i8[5,2]", 1)
+	wide = strings.Replace(wide, "{7,", "{9,", 1) // 9 << 4 is 144
+	if g, err = ir.Parse(wide, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ir.Unblocked(g); err == nil || !strings.Contains(err.Error(), `matmul "fc"`) {
+		t.Errorf("error %v, want one that names the operator", err)
+	}
+}
+
+// TestBlockErrors: malformed blocks are refused.
+func TestBlockErrors(t *testing.T) {
+	for _, tt := range []struct{ name, old, new, want string }{
+		{"too few shifts", "shift=[4, 0, 1, 2, 0, 3]", "shift=[4, 0, 1]", "3 shifts for blocks of 2, want 6"},
+		{"large shift", "shift=[4,", "shift=[16,", "shift 16, want 0 to 15"},
+		{"zero block", "block=2", "block=0", "blocks hold at least one code"},
+		{"zero point", "zero=0", "zero=1", "zero point 1 (index 0) of codes in blocks"},
+		{"one scale", "scale=[0.25, 2] zero=0 axis=1", "scale=1 zero=0", "of a channel"},
+		{"no shift", " shift=[4, 0, 1, 2, 0, 3]", "", `"shift"`},
+	} {
+		g, err := ir.Parse(strings.Replace(blocked, tt.old, tt.new, 1), nil)
+		if err == nil {
+			err = ir.Verify(g)
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	moved := strings.Replace(blocked, `%2 = matmul %0, %1 : i32[1,2] @ "fc"`, `%2 = transpose %1 {perm=[1,0]} : i4[2,5] scale=[0.25, 2] zero=0 axis=0`, 1)
+	g, err := ir.Parse(moved, nil)
+	if err == nil {
+		err = ir.Verify(g)
+	}
+	if err == nil || !strings.Contains(err.Error(), "codes in blocks cannot be moved") {
+		t.Errorf("moved: error %v", err)
+	}
+}
