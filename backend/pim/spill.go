@@ -288,7 +288,10 @@ func (p *plan) newGroup(first, last int) *group {
 	}
 	for k := first; k <= last; k++ {
 		for i, t := range p.steps[k].in {
-			if t.store.spilled && !(i == 1 && p.steps[k].fromDRAM(nil)) {
+			switch {
+			case i == 1 && p.steps[k].fromDRAM(nil):
+				key = append(key, '*')
+			case t.store.spilled:
 				add(t, false)
 			}
 			key = append(key, '.')
