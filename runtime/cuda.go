@@ -76,6 +76,7 @@ type KernelTime struct {
 	Op         string  `json:"op"`
 	Node       string  `json:"node"`
 	MeasuredS  float64 `json:"measured_s"`
+	PredictedS float64 `json:"predicted_s"` // by the cost model, from counts of the PTX emulator
 	Registers  int     `json:"registers"`   // of a thread
 	LocalBytes int     `json:"local_bytes"` // of a thread: registers that did not fit
 }
@@ -87,6 +88,7 @@ type DeviceRun struct {
 	Device    cuda.Device  `json:"device"`
 	Arch      string       `json:"arch"`      // architecture that tiles were chosen for
 	LatencyS  float64      `json:"latency_s"` // of all launches on the device, median of the runs
+	Predicted float64      `json:"predicted_s"`
 	Runs      int          `json:"runs"`
 	Kernels   []KernelTime `json:"kernels"`
 	BitExact  bool         `json:"bit_exact"` // all outputs equal the evaluator's
@@ -100,8 +102,8 @@ type DeviceRun struct {
 }
 
 // RunCUDA compiles a model to kernels and runs them on a device of this machine,
-// o.Repeat times with events around each launch, and compares the outputs with
-// the evaluator's.
+// o.Repeat times with events around each launch, beside what the cost model predicts,
+// and compares the outputs with the evaluator's.
 func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q QuantOptions, o RunOptions) (*DeviceRun, error) {
 	d, err := openDriver()
 	if err != nil {
@@ -180,8 +182,13 @@ func (r *DeviceRun) run(ctx context.Context, d *cuda.Driver, ordinal int, g *ir.
 	if err != nil {
 		return err
 	}
-	for _, l := range prog.Launches {
-		r.Kernels = append(r.Kernels, KernelTime{Kernel: l.Kernel, Op: l.Op, Node: l.Node})
+	predicted, _, err := measureKernels(ctx, prog, card.GPU, g, inputs, wholeBudget, 1, 0)
+	if err != nil {
+		return err
+	}
+	r.Predicted = predicted.LatencyS
+	for i, l := range prog.Launches {
+		r.Kernels = append(r.Kernels, KernelTime{Kernel: l.Kernel, Op: l.Op, Node: l.Node, PredictedS: predicted.Layers[i].TimeS})
 	}
 	return d.Run(ctx, ordinal, func(c *cuda.Context) error {
 		base, err := fill(c, prog, inputs)

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,8 +54,15 @@ func TestRunCUDA(t *testing.T) {
 	if want := float64(len(r.Kernels)) / 1000; len(r.Kernels) < 5 || r.LatencyS != want {
 		t.Errorf("%d launches took %g s, want %g", len(r.Kernels), r.LatencyS, want)
 	}
+	sum := 0.0
 	for _, k := range r.Kernels {
-		if k.MeasuredS != 0.001 || k.Registers == 0 || k.Node == "" {
+		sum += k.PredictedS
+	}
+	if math.Abs(sum-r.Predicted) > 1e-9 {
+		t.Errorf("predicted %g s, its launches %g", r.Predicted, sum)
+	}
+	for _, k := range r.Kernels {
+		if k.MeasuredS != 0.001 || k.PredictedS <= 0 || k.PredictedS > 1e-4 || k.Registers == 0 || k.Node == "" {
 			t.Errorf("launch %+v", k)
 		}
 	}

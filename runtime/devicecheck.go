@@ -24,6 +24,7 @@ type DeviceCheck struct {
 type GEMMCheck struct {
 	Size      int     `json:"size"`
 	TimeS     float64 `json:"time_s"`
+	Predicted float64 `json:"predicted_s"`
 	OpsPerS   float64 `json:"ops_per_s"`
 	PeakShare float64 `json:"peak_share,omitempty"` // of the dense int8 peak of the device's architecture, 0 where none describes it
 	Rows      int     `json:"rows_compared"`
@@ -119,7 +120,7 @@ func checkGEMM(ctx context.Context, d *cuda.Driver, o DeviceCheckOptions) GEMMCh
 	if err := run.run(ctx, d, o.Ordinal, whole, []*ir.Tensor{x}, o.Repeat); err != nil {
 		return fail(err)
 	}
-	c.TimeS = run.LatencyS
+	c.TimeS, c.Predicted = run.LatencyS, run.Predicted
 	c.OpsPerS = 2 * float64(n) * float64(n) * float64(n) / c.TimeS
 	card, known, err := cardOf(run.Device)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"situ/arch"
 	"situ/backend/gpu"
 	"situ/ir"
 )
@@ -119,19 +120,11 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 		}
 		return &gpuRun{Report: est, method: Analytic, notes: []string{"by the analytic model, not from kernels: " + why}}, nil
 	}
-	d, err := newEmulation(prog, t.GPU)
-	if err != nil {
-		return nil, err
-	}
 	whole := float64(wholeBudget)
 	if o.Exact {
 		whole = math.Inf(1)
 	}
-	c, err := d.count(ctx, p.Fixed, inputs, whole, sampleBudget)
-	if err != nil {
-		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
-	}
-	rep, err := gpu.Measure(prog, t.GPU, c.counts, p.Batch, est.CompulsoryBytes)
+	rep, c, err := measureKernels(ctx, prog, t.GPU, p.Fixed, inputs, whole, p.Batch, est.CompulsoryBytes)
 	if err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
 	}
@@ -141,6 +134,21 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 		r.notes = append(r.notes, fmt.Sprintf("counted on samples: %.2g %% of the thread instructions ran, in part of the blocks of %d of %d launches", 100*c.ran, c.sampled, len(c.counts)))
 	}
 	return r, nil
+}
+
+// measureKernels runs a program for graph g on the PTX emulator, in whole below a
+// number of thread instructions and else on samples, and prices what it counted.
+func measureKernels(ctx context.Context, prog *gpu.Program, card *arch.GPU, g *ir.Graph, inputs []*ir.Tensor, whole float64, batch int, compulsory int64) (*gpu.Report, *counting, error) {
+	d, err := newEmulation(prog, card)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := d.count(ctx, g, inputs, whole, sampleBudget)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := gpu.Measure(prog, card, c.counts, batch, compulsory)
+	return r, c, err
 }
 
 // gpuEnergy returns the energy of one of n inputs.

@@ -28,19 +28,19 @@ func Devices(w io.Writer, d *runtime.Devices) error {
 func DeviceRun(w io.Writer, r *runtime.DeviceRun) error {
 	fmt.Fprintf(w, "%s   %s   on %s (cuda:%d)\n\n", r.Model, r.Quant, r.Device.Name, r.Device.Ordinal)
 	var g grid
-	g.add("launch", "time", "registers", "operator")
+	g.add("launch", "measured", "predicted", "registers", "operator")
 	for _, k := range r.Kernels {
 		regs := fmt.Sprint(k.Registers)
 		if k.LocalBytes > 0 {
 			regs += fmt.Sprintf(" + %d B spilled", k.LocalBytes)
 		}
-		g.add(k.Kernel, Unit(k.MeasuredS, "s"), regs, fmt.Sprintf("%s %q", k.Op, k.Node))
+		g.add(k.Kernel, Unit(k.MeasuredS, "s"), Unit(k.PredictedS, "s"), regs, fmt.Sprintf("%s %q", k.Op, k.Node))
 	}
-	g.add("all", Unit(r.LatencyS, "s"))
+	g.add("all", Unit(r.LatencyS, "s"), Unit(r.Predicted, "s"))
 	if err := g.write(w); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nmedian of %d runs, between events on the device\noutputs: %s\n", r.Runs, deviceBits(r))
+	fmt.Fprintf(w, "\nmeasured: median of %d runs, between events on the device; predicted for %s from counts of its kernels\noutputs: %s\n", r.Runs, r.Arch, deviceBits(r))
 	for _, o := range r.Outputs {
 		fmt.Fprintf(w, "output %q %s[%s] sha256 %s\n", o.Name, o.Type, dimensions(o.Shape), o.SHA256[:16])
 	}
@@ -80,7 +80,7 @@ func DeviceCheck(w io.Writer, c *runtime.DeviceCheck) error {
 			g.add(x.Name, "", "failed: "+x.Error)
 			continue
 		}
-		g.add(x.Name, Unit(x.Run.LatencyS, "s"), deviceBits(x.Run))
+		g.add(x.Name, Unit(x.Run.LatencyS, "s"), "predicted "+Unit(x.Run.Predicted, "s")+", "+deviceBits(x.Run))
 	}
 	return g.write(w)
 }

@@ -125,8 +125,8 @@ func TestNoise(t *testing.T) {
 func TestDevice(t *testing.T) {
 	card := cuda.Device{Ordinal: 1, Name: "NVIDIA Test", SM: 90, SMs: 132, ClockKHz: 1_755_000, MemoryBytes: 80e9}
 	run := &runtime.DeviceRun{
-		Model: "digits", Quant: "int8", Device: card, LatencyS: 30e-6, Runs: 20, Different: 2, Elements: 10, MaxError: 0.5,
-		Kernels: []runtime.KernelTime{{Kernel: "conv_0", Op: "conv2d", Node: "Conv_0", MeasuredS: 10e-6, Registers: 64, LocalBytes: 16}},
+		Model: "digits", Quant: "int8", Device: card, LatencyS: 30e-6, Predicted: 25e-6, Arch: "h100", Runs: 20, Different: 2, Elements: 10, MaxError: 0.5,
+		Kernels: []runtime.KernelTime{{Kernel: "conv_0", Op: "conv2d", Node: "Conv_0", MeasuredS: 10e-6, PredictedS: 8e-6, Registers: 64, LocalBytes: 16}},
 		Outputs: []runtime.Output{{Name: "y", Type: "f32", Shape: []int{1, 10}, SHA256: strings.Repeat("ab", 32)}},
 	}
 	for _, tt := range []struct {
@@ -139,7 +139,7 @@ func TestDevice(t *testing.T) {
 		}, []string{"CUDA driver 12.4", "cuda:1   NVIDIA Test   sm_90   132 SMs   1.75 GHz   80.0 GB"}},
 		{"none", func(w io.Writer) error { return Devices(w, &runtime.Devices{Reason: "gone"}) }, []string{"no device: gone"}},
 		{"run", func(w io.Writer) error { return DeviceRun(w, run) }, []string{
-			`conv_0   10.0 µs   64 + 16 B spilled   conv2d "Conv_0"`, "median of 20 runs",
+			`conv_0    10.0 µs     8.00 µs   64 + 16 B spilled   conv2d "Conv_0"`, "median of 20 runs", "predicted for h100",
 			"2 of 10 elements differ from the reference evaluator's, by at most 0.5", `output "y" f32[1×10] sha256 abababababababab`}},
 		{"check", func(w io.Writer) error {
 			return DeviceCheck(w, &runtime.DeviceCheck{
