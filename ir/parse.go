@@ -666,6 +666,10 @@ func (p *parser) constant(t Type) (*Tensor, error) {
 	if err := validShape(t.Shape); err != nil {
 		return nil, p.errorAt(start, "constant: %w", err)
 	}
+	if p.keyword("described") {
+		std, err := p.described()
+		return Describe(t.DType, std, t.Shape...), err
+	}
 	data, n, err := p.elems(t.DType)
 	if err != nil {
 		return nil, err
@@ -674,6 +678,18 @@ func (p *parser) constant(t Type) (*Tensor, error) {
 		return nil, p.errorAt(start, "%s has %d elements, found %d", t.WithQuant(nil), t.Numel(), n)
 	}
 	return &Tensor{DType: t.DType, Shape: t.Shape, data: data}, nil
+}
+
+// described reads what stands in place of the elements of a described constant.
+func (p *parser) described() (float32, error) {
+	p.space()
+	if !p.keyword("std") {
+		return 0, p.errorAt(p.pos, "a described constant is written: described std=0.02")
+	}
+	if err := p.expect('='); err != nil {
+		return 0, err
+	}
+	return p.f32()
 }
 
 // elems reads the elements of a constant and counts them.

@@ -22,6 +22,8 @@ const inlineElems = 32
 //	  output %3
 //	}
 //
+// A described constant has "described std=0.02" in place of its elements.
+//
 // The name after @ is the operator's; a result has the same name unless one
 // stands before "=". Absent operands are "_". Attributes equal to the defaults
 // of the operator table are left out. Constants stand before the first
@@ -100,6 +102,10 @@ func (g *Graph) printConst(b *bufio.Writer, id ValueID) {
 		return
 	}
 	fmt.Fprintf(b, "  %s = const %s ", id, g.describeValue(id))
+	if c.data == nil {
+		fmt.Fprintf(b, "described std=%s\n", formatF32(c.std))
+		return
+	}
 	if c.Numel() > inlineElems {
 		fmt.Fprintf(b, "sha256:%s\n", c.sum())
 		return

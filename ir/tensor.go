@@ -10,10 +10,44 @@ type Elem interface {
 
 // Tensor is a dense row-major array. Tensors that are constants of a graph are
 // shared and never written.
+//
+// A tensor made by Describe has a type and no elements. It stands for weights
+// that are too large to hold where only their place matters: what has to be
+// moved, how much is computed. Data and Any must not be asked of it.
 type Tensor struct {
 	DType DType
 	Shape []int
 	data  any
+	std   float32 // of a described tensor
+}
+
+// Describe returns a tensor without elements; std is the standard deviation that
+// they are said to have around 0.
+func Describe(d DType, std float32, shape ...int) *Tensor {
+	return &Tensor{DType: d, Shape: shape, std: std}
+}
+
+// Described reports whether t has no elements, and with which standard deviation
+// they are described.
+func (t *Tensor) Described() (std float32, ok bool) { return t.std, t.data == nil }
+
+// IsDescribed reports whether a value is a constant without elements.
+func (g *Graph) IsDescribed(id ValueID) bool {
+	if !g.IsConst(id) {
+		return false
+	}
+	_, ok := g.Values[id].Const.Described()
+	return ok
+}
+
+// Described returns the first constant of g without elements, or NoValue.
+func (g *Graph) Described() ValueID {
+	for i := range g.Values {
+		if g.IsDescribed(ValueID(i)) {
+			return ValueID(i)
+		}
+	}
+	return NoValue
 }
 
 // NewTensor wraps data without copying. It panics when the length does not match
@@ -60,7 +94,8 @@ func zeroData(d DType, n int) any {
 	panic("ir: no storage for " + d.String())
 }
 
-// Data returns the elements of t; it panics when T is not how t's type is held.
+// Data returns the elements of t; it panics when T is not how t's type is held,
+// or t is described.
 func Data[T Elem](t *Tensor) []T { return t.data.([]T) }
 
 // Any returns the element slice as an interface, for type switches.
@@ -78,5 +113,5 @@ func (t *Tensor) Reshaped(shape ...int) *Tensor {
 	if Numel(shape) != t.Numel() {
 		panic(fmt.Sprintf("ir: reshape of %v to %v", t.Shape, shape))
 	}
-	return &Tensor{DType: t.DType, Shape: shape, data: t.data}
+	return &Tensor{DType: t.DType, Shape: shape, data: t.data, std: t.std}
 }

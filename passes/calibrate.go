@@ -70,9 +70,14 @@ const MemoryLimit = 1 << 29
 type Range struct{ Lo, Hi float64 }
 
 // calibrate runs the sample inputs through a float graph and records the range
-// of every float32 value. Memory is bounded: one histogram a value.
+// of every float32 value. Memory is bounded: one histogram a value. A model with
+// described weights is given nominal ranges.
 func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	if !isFloatModel(g) {
+		return g, nil
+	}
+	if g.Described() != ir.NoValue {
+		s.ranges = nominalRanges(g)
 		return g, nil
 	}
 	q := &s.quant
@@ -121,6 +126,20 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	}
 	s.floors = m.floors(s.ranges, fell)
 	return g, saturate(s.ctx, g, s.ranges)
+}
+
+// nominalRange is given to every value of a model whose weights are described:
+// there is nothing to observe, and time does not depend on scales.
+var nominalRange = Range{-8, 8}
+
+func nominalRanges(g *ir.Graph) []Range {
+	r := make([]Range, len(g.Values))
+	for i := range r {
+		if v := &g.Values[i]; v.Const == nil && v.Type.DType == ir.F32 {
+			r[i] = nominalRange
+		}
+	}
+	return r
 }
 
 // culprits names a constant behind a value that is NaN or infinite, as the

@@ -72,7 +72,7 @@ func (c *canoniser) op(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, err
 
 func (c *canoniser) constant(r *rewriter, id ir.ValueID) ir.ValueID {
 	v := r.g.Value(id)
-	if v.Type.Bytes() > dedupBytes {
+	if v.Type.Bytes() > dedupBytes || r.g.IsDescribed(id) {
 		return id
 	}
 	h := sha256.New()

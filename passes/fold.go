@@ -23,6 +23,20 @@ func fold(g *ir.Graph, _ *State) (*ir.Graph, error) {
 	return foldConstants(g, func(ir.OpKind) bool { return true })
 }
 
+// describedResult says how the result of an operator on constants is described
+// when one of them has no elements: as that operand is.
+func describedResult(operands []*ir.Tensor) (std float32, ok bool) {
+	for _, t := range operands {
+		if t == nil {
+			continue
+		}
+		if std, ok := t.Described(); ok {
+			return std, true
+		}
+	}
+	return 0, false
+}
+
 // foldConstants folds operators of the kinds that want accepts.
 func foldConstants(g *ir.Graph, want func(ir.OpKind) bool) (*ir.Graph, error) {
 	return rewrite(g, func(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
@@ -44,6 +58,9 @@ func foldConstants(g *ir.Graph, want func(ir.OpKind) bool) (*ir.Graph, error) {
 		t := r.old.Type(op.Out)
 		if t.Bytes() > maxFolded && t.Bytes() > size {
 			return ir.NoValue, nil
+		}
+		if std, ok := describedResult(operands); ok {
+			return r.g.AddConst(r.old.Value(op.Out).Name, ir.Describe(t.DType, std, t.Shape...), t.Quant), nil
 		}
 		out, err := eval.EvalOp(r.old, op, operands)
 		if err != nil {

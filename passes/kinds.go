@@ -16,19 +16,17 @@ func isNumber(k ir.OpKind) bool { return k >= ir.Cast && k <= ir.Reinterpret }
 
 // scalarOf returns the value of a constant float32 with one element.
 func scalarOf(g *ir.Graph, id ir.ValueID) (float32, bool) {
-	if !g.IsConst(id) {
+	c := floats(g, id)
+	if len(c) != 1 {
 		return 0, false
 	}
-	c := g.Value(id).Const
-	if c.DType != ir.F32 || c.Numel() != 1 {
-		return 0, false
-	}
-	return ir.Data[float32](c)[0], true
+	return c[0], true
 }
 
-// floats returns the elements of a float32 constant, nil for anything else.
+// floats returns the elements of a float32 constant, nil for anything else and for
+// one that is described.
 func floats(g *ir.Graph, id ir.ValueID) []float32 {
-	if !g.IsConst(id) || g.Value(id).Const.DType != ir.F32 {
+	if !g.IsConst(id) || g.IsDescribed(id) || g.Value(id).Const.DType != ir.F32 {
 		return nil
 	}
 	return ir.Data[float32](g.Value(id).Const)
@@ -119,6 +117,9 @@ func transposed(t *ir.Tensor, perm []int) *ir.Tensor {
 	shape := permuted(t.Shape, perm)
 	if !movesData(t.Shape, perm) {
 		return t.Reshaped(shape...)
+	}
+	if std, ok := t.Described(); ok {
+		return ir.Describe(t.DType, std, shape...)
 	}
 	switch data := t.Any().(type) {
 	case []float32:

@@ -53,7 +53,9 @@ func writePairs(g *ir.Graph, s *State, bits int, raised *precision, measure bool
 	q.choose()
 	q.unify()
 	q.even()
-	q.correct = newCorrector(q, s.quant.Inputs, measure)
+	if g.Described() == ir.NoValue {
+		q.correct = newCorrector(q, s.quant.Inputs, measure)
+	}
 	for _, id := range g.Inputs {
 		if err := q.pair(id); err != nil {
 			return nil, nil, err
@@ -87,6 +89,7 @@ type quantiser struct {
 	dq         []ir.ValueID // by old id: the dequantized form in the new graph
 	symmetric  []bool       // by root of a group: no zero point
 	correct    *corrector   // nil: biases stay as they are
+	shared     []*ir.Quant  // of described weights: one for all with the same channels and scale
 }
 
 // isProduct reports whether op is a product with constant bias, which can be

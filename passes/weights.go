@@ -27,6 +27,10 @@ func (q *quantiser) bitsOf(op *ir.Op) int {
 // product quantises the constant weights of a product and checks its bias. It
 // returns the weights as they are after rounding, for the corrector, if any.
 func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
+	if q.g.IsDescribed(in[1]) {
+		in[1] = q.describedWeights(op, in[1])
+		return nil, nil
+	}
 	w := floats(q.g, in[1])
 	if w == nil {
 		return nil, nil // two activations

@@ -58,11 +58,7 @@ func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor, shapes map[st
 
 func TestDigits(t *testing.T) {
 	m, _ := models.Find("digits")
-	b, err := models.ONNX("digits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := onnx.Parse(b, "")
+	mod, _, err := m.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

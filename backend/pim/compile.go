@@ -192,7 +192,7 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 	}
 	prog := &isa.Program{
 		Model: p.g.Name, Arch: p.chip.Name, Fingerprint: p.chip.Fingerprint(), Quant: opt.Quant,
-		ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
+		DescribedBytes: m.bytes - m.stored, ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
 		AccumulatorBytes: p.accumulatorBytes(), WeightBytes: p.weightBytes(), Replicas: p.chip.NumClusters() / p.clusters,
 	}
 	for i, t := range p.inputs {

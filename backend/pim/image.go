@@ -7,6 +7,7 @@ import (
 
 	"situ/arch"
 	"situ/backend/pim/isa"
+	"situ/ir"
 )
 
 // blobAlign is the alignment of constants in DRAM and scratchpad.
@@ -70,7 +71,8 @@ func (s *step) blob(j int) *blob {
 
 // layout says where constants lie in DRAM.
 type layout struct {
-	bytes   int64 // of the image
+	bytes   int64 // of all constants
+	stored  int64 // of them those that the image holds, the first; the rest are described
 	regions []isa.Region
 	units   []placedUnit
 }
@@ -87,7 +89,7 @@ func (w *placedUnit) bytes(c *arch.Chip) int64 { return w.u.bytes(w.ch.tiles, c.
 // layOut gives constants their addresses in DRAM and says which die holds what:
 // weights lie on the die of the first cluster that uses them, all else on die 0.
 // First come the constants of steps, then those operands that stay in DRAM, then
-// weights.
+// weights. Where some weights are described the image ends before the weights.
 func (p *plan) layOut() layout {
 	perDie := int(p.chip.ClustersPerDie.Int())
 	onDie := make([][]placedUnit, (p.clusters+perDie-1)/perDie)
@@ -113,7 +115,7 @@ func (p *plan) layOut() layout {
 			at = roundUp(at+int64(len(st.data)), align)
 		}
 	}
-	var m layout
+	m := layout{stored: at}
 	for d := range onDie {
 		start := at
 		if d == 0 {
@@ -127,13 +129,16 @@ func (p *plan) layOut() layout {
 			m.regions = append(m.regions, isa.Region{Start: start, End: at, Die: d})
 		}
 	}
-	m.bytes, m.units = at, slices.Concat(onDie...)
+	m.bytes = at
+	if p.g.Described() == ir.NoValue {
+		m.stored, m.units = at, slices.Concat(onDie...)
+	}
 	return m
 }
 
 // image returns the DRAM image of a layout.
 func (p *plan) image(m *layout) []byte {
-	image := make([]byte, m.bytes)
+	image := make([]byte, m.stored)
 	for _, s := range p.steps {
 		for _, b := range s.blobs {
 			copy(image[b.at:], b.data)

@@ -5,6 +5,7 @@ import (
 
 	"situ/arch"
 	"situ/backend/pim/isa"
+	"situ/ir"
 )
 
 // product is a convolution or matrix product in the arrays. A matrix product is
@@ -33,6 +34,8 @@ type weights struct {
 	s8     []int8
 	u8     []uint8
 	zero   []int32
+	// described is the type of weights that have no values, ir.Invalid for others.
+	described ir.DType
 	// Element (o, y, x, c) lies at o·so + (y·kw + x)·st + c·sc.
 	so, st, sc int
 }

@@ -107,6 +107,10 @@ func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
 		k.w = weights{so: 1, sc: s[n-1]}
 	}
 	k.w.zero = q.Zero
+	if l.g.IsDescribed(op.In[1]) {
+		k.w.described = w.Type.DType
+		return k, nil
+	}
 	switch data := w.Const.Any().(type) {
 	case []int8:
 		k.w.s8 = data
@@ -250,9 +254,14 @@ func productAct(a ir.Attr) *ir.Act {
 }
 
 // scanWeights returns the range of the weights less their zero points, and
-// their sum for each channel of the result.
+// their sum for each channel of the result. Of described weights the range is
+// that of their type and the sum is said to be 0.
 func (k *product) scanWeights() (least, most int32, sums []int32) {
 	sums = make([]int32, k.cout)
+	if k.w.described != ir.Invalid {
+		lo, hi := k.w.described.IntRange()
+		return int32(lo), int32(hi), sums
+	}
 	if k.w.s8 != nil {
 		least, most = scan(k.w.s8, k, sums)
 	} else {

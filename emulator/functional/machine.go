@@ -36,6 +36,9 @@ const maxBytes = 8 << 30
 // memories zero and the weights unpacked. It is an error when the memories that
 // the program declares to use exceed 8 GiB, or one scratchpad 2 GiB.
 func New(p *isa.Program, c *arch.Chip) (*Machine, error) {
+	if p.DescribedBytes > 0 {
+		return nil, fmt.Errorf("%d bytes of the program's weights are described, not stored: there is nothing to compute with; run timing only", p.DescribedBytes)
+	}
 	m := &Machine{prog: p, shape: effect.ShapeOf(c), limits: LimitsOf(p)}
 	dram := p.DRAMBytes - int64(len(p.Consts))
 	if total := float64(dram) + float64(len(p.Main))*(float64(p.ScratchpadBytes)+float64(p.AccumulatorBytes)); total > maxBytes {

@@ -72,7 +72,7 @@ func (m *model) ready(k *cluster, a []int64, op isa.Op, r *effect.Region, from i
 	case effect.WS:
 		return k.ws.ready(r, from)
 	case effect.DRAM:
-		if !r.Write && r.Hi > int64(len(m.prog.Consts)) {
+		if !r.Write && r.Hi > m.prog.ConstBytes() {
 			return max(from, k.stored)
 		}
 	case effect.RemoteSP, effect.RemoteWS:

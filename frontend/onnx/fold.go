@@ -325,6 +325,9 @@ func permute(t *ir.Tensor, perm []int, uniform bool) *ir.Tensor {
 	if uniform || !moves {
 		return t.Reshaped(shape...)
 	}
+	if std, ok := t.Described(); ok {
+		return ir.Describe(t.DType, std, shape...)
+	}
 	own := rowStrides(t.Shape)
 	stride := make([]int, len(perm))
 	for i, p := range perm {
@@ -426,6 +429,9 @@ func (c *call) foldable(vs ...*value) bool {
 			continue
 		}
 		if !v.isConst() || !holdsInts(v.tensor.DType) && !holdsFloats(v.tensor.DType) {
+			return false
+		}
+		if _, ok := v.tensor.Described(); ok {
 			return false
 		}
 		n += v.tensor.Numel()

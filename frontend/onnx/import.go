@@ -170,10 +170,13 @@ func (im *importer) err() error {
 func (im *importer) constants() error {
 	var f faults
 	for _, p := range im.model.Proto.Graph.Initializer {
-		t, err := DecodeTensor(p, im.model.Dir)
-		if err != nil {
-			f.addf("initializer %q: %v", p.Name, err)
-			continue
+		t := im.model.given[p.Name]
+		if t == nil {
+			var err error
+			if t, err = DecodeTensor(p, im.model.Dir); err != nil {
+				f.addf("initializer %q: %v", p.Name, err)
+				continue
+			}
 		}
 		im.env[p.Name] = &value{name: p.Name, id: ir.NoValue, tensor: t}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"situ/frontend/onnx/onnxpb"
+	"situ/ir"
 )
 
 // Versions of the format and of the ai.onnx operator set that are understood.
@@ -32,6 +33,19 @@ type Model struct {
 	Path   string           // the file, "" when parsed from memory
 	Dir    string           // folder that external data is relative to, "" when there is none
 	Opsets map[string]int64 // imported version of each operator domain, "" being ai.onnx
+
+	given map[string]*ir.Tensor // initialisers whose data the protobuf message lacks, see New
+}
+
+// New checks a model that was built, not read. Its initialisers have no data of
+// their own: tensors has them by name, with the types the message states. They
+// may be described (ir.Describe).
+func New(p *onnxpb.ModelProto, tensors map[string]*ir.Tensor) (*Model, error) {
+	m := &Model{Proto: p, given: tensors}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // Load reads a model file. Weights are mapped, not copied, so the file must not
@@ -235,6 +249,9 @@ func (m *Model) checkTensors() error {
 	var f faults
 	g := m.Proto.Graph
 	for _, t := range g.Initializer {
+		if m.given[t.Name] != nil {
+			continue
+		}
 		if err := checkTensor(t); err != nil {
 			f.addf("initializer %q: %v", t.Name, err)
 		}

@@ -35,9 +35,13 @@ type Options struct {
 }
 
 // New prepares g for evaluation. It returns an error that lists every operator
-// that cannot be evaluated on its operands' types. g must pass ir.Verify and
+// that cannot be evaluated on its operands' types, or names a constant without
+// elements. g must pass ir.Verify and
 // must not change afterwards.
 func New(g *ir.Graph) (*Evaluator, error) {
+	if id := g.Described(); id != ir.NoValue {
+		return nil, fmt.Errorf("constant %q is described, not stored: graph %q can be compiled and timed, there is nothing to compute with", g.Value(id).Name, g.Name)
+	}
 	e := &Evaluator{g: g, kernels: make([]kernel, len(g.Ops))}
 	var errs []error
 	for i := range g.Ops {

@@ -47,6 +47,9 @@ func (d *disassembler) header() {
 	p := d.p
 	d.printf(".isa %d\n.model %q\n.arch %q %s\n.quant %q\n", ISAVersion, p.Model, p.Arch, hex.EncodeToString(p.Fingerprint[:]), p.Quant)
 	for i, x := range p.sizes() {
+		if x == &p.DescribedBytes && *x == 0 {
+			continue // as in nearly all programs
+		}
 		d.printf(".%s %d\n", sizeNames[i], *x)
 	}
 	d.printf(".replicas %d\n", p.Replicas)
@@ -68,7 +71,7 @@ func (d *disassembler) header() {
 }
 
 // sizeNames are the directives of Program.sizes.
-var sizeNames = [...]string{"dram_bytes", "scratchpad_bytes", "accumulator_bytes", "weight_sram_bytes", "weight_bytes"}
+var sizeNames = [...]string{"dram_bytes", "scratchpad_bytes", "accumulator_bytes", "weight_sram_bytes", "weight_bytes", "described_bytes"}
 
 func (d *disassembler) tensor(directive string, io *IO) {
 	d.printf("%s %q %s [%s] %d %s %d\n", directive, io.Name, io.DType, formatShape(io.Shape), io.Addr, formatFloat(float64(io.Scale), 32), io.Zero)

@@ -318,7 +318,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"cut in the header", good[:60], ErrTruncated},
 		{"cut in the constants", good[:len(good)-3], ErrTruncated},
 		{"longer", append(bytes.Clone(good), 0), ErrTruncated},
-		{"format version", reseal(edit(offFormat, 2)), ErrVersion},
+		{"format version", reseal(edit(offFormat, FormatVersion+1)), ErrVersion},
 		{"instruction set version", reseal(edit(offISA, 0x40)), ErrISA},
 		{"bit error in the header", edit(offFingerprint, 1), ErrChecksum},
 		{"bit error in the constants", edit(len(good)-1, 1), ErrChecksum},

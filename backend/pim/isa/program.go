@@ -58,6 +58,9 @@ type Stream struct {
 	Layer []int32
 }
 
+// ConstBytes returns how many bytes of the DRAM, from address 0, hold constants.
+func (p *Program) ConstBytes() int64 { return int64(len(p.Consts)) + p.DescribedBytes }
+
 // Program is compiled for one architecture. Init runs once and makes weights
 // resident; Main runs once an inference.
 type Program struct {
@@ -68,9 +71,12 @@ type Program struct {
 
 	Init, Main []Stream // one a cluster, the same number
 
-	Consts    []byte // DRAM image from address 0
-	Regions   []Region
-	DRAMBytes int64 // constants, inputs, outputs and spilled tensors
+	Consts []byte // DRAM image from address 0
+	// DescribedBytes of constants follow Consts: weights whose values the program
+	// does not hold. It can be timed and not executed.
+	DescribedBytes int64
+	Regions        []Region
+	DRAMBytes      int64 // constants, inputs, outputs and spilled tensors
 
 	ScratchpadBytes  int64 // high-water mark of one cluster
 	AccumulatorBytes int64 // of one cluster

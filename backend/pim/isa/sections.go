@@ -52,7 +52,7 @@ func encodeMeta(p *Program) []byte {
 
 // sizes lists the program's plain 64-bit fields in file order.
 func (p *Program) sizes() []*int64 {
-	return []*int64{&p.DRAMBytes, &p.ScratchpadBytes, &p.AccumulatorBytes, &p.WeightSRAMBytes, &p.WeightBytes}
+	return []*int64{&p.DRAMBytes, &p.ScratchpadBytes, &p.AccumulatorBytes, &p.WeightSRAMBytes, &p.WeightBytes, &p.DescribedBytes}
 }
 
 func decodeMeta(r *reader, p *Program) {

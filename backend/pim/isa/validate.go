@@ -58,8 +58,8 @@ func (v *validator) program() {
 	if len(p.Main) == 0 || len(p.Init) != len(p.Main) {
 		v.faultf("has %d init and %d main streams; both need one for each cluster", len(p.Init), len(p.Main))
 	}
-	if p.DRAMBytes < int64(len(p.Consts)) || p.DRAMBytes >= 1<<addrRegShift {
-		v.faultf("DRAM of %d bytes does not hold the %d bytes of constants", p.DRAMBytes, len(p.Consts))
+	if p.DescribedBytes < 0 || p.DRAMBytes < p.ConstBytes() || p.DRAMBytes >= 1<<addrRegShift {
+		v.faultf("DRAM of %d bytes does not hold the %d bytes of constants", p.DRAMBytes, p.ConstBytes())
 	}
 	if p.ScratchpadBytes < 0 || p.AccumulatorBytes < 0 || p.WeightSRAMBytes < 0 || p.WeightBytes < 0 || p.Replicas < 0 {
 		v.faultf("a size is negative")
@@ -92,7 +92,7 @@ func (v *validator) tensor(kind string, io *IO) {
 	switch {
 	case err != nil:
 		v.faultf("%w", err)
-	case io.Addr < int64(len(v.p.Consts)) || io.Addr+n > v.p.DRAMBytes:
+	case io.Addr < v.p.ConstBytes() || io.Addr+n > v.p.DRAMBytes:
 		v.faultf("%d bytes at %d lie in the constants or outside the DRAM", n, io.Addr)
 	}
 	if s := float64(io.Scale); s < 0 || math.IsNaN(s) || math.IsInf(s, 0) {
