@@ -8,46 +8,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"situ/backend/pim"
+	"situ/internal/ort"
 	"situ/ir"
 )
-
-// ortDir returns a folder with ONNX Runtime for node, installed on first use
-// into the user's cache from the tool beside the project.
-var ortDir = sync.OnceValues(func() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "situ-bench", "ort")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	src := filepath.Join("..", "..", "shared", "tools", "ort")
-	if err := exec.Command("cp", "-r", src+"/.", dir).Run(); err != nil {
-		return "", fmt.Errorf("copy %s: %w", src, err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "onnxruntime-node")); err == nil {
-		return dir, nil
-	}
-	npm := exec.Command("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm install: %v\n%s", err, out)
-	}
-	return dir, nil
-})
 
 var ortMedian = regexp.MustCompile(`median ([0-9.]+) ms`)
 
 // ortTime returns ONNX Runtime's median float32 time for a model on two threads,
 // graph optimisations on.
 func ortTime(b *testing.B, model, set string) (time.Duration, bool) {
-	dir, err := ortDir()
+	dir, err := ort.Dir()
 	if err != nil {
 		b.Logf("no comparison with ONNX Runtime: %v", err)
 		return 0, false
@@ -133,9 +107,9 @@ func BenchmarkResNet50(b *testing.B) {
 			}
 			b.ReportMetric(float64(best.Microseconds())/1000, "ms/inference")
 			if mode.mode == Full {
-				if ort, ok := ortTime(b, model, set); ok {
-					b.ReportMetric(float64(ort.Microseconds())/1000, "ms/ort-float32")
-					b.ReportMetric(float64(best)/float64(ort), "×ort")
+				if float, ok := ortTime(b, model, set); ok {
+					b.ReportMetric(float64(float.Microseconds())/1000, "ms/ort-float32")
+					b.ReportMetric(float64(best)/float64(float), "×ort")
 				}
 			}
 		})

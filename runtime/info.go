@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"situ/ir"
+	"situ/models"
 )
 
 // TensorInfo is the name and type of an input or output.
@@ -24,12 +25,13 @@ type OperatorCount struct {
 type ModelInfo struct {
 	Name       string          `json:"name"`
 	Opset      int64           `json:"opset,omitempty"`
-	FileBytes  int64           `json:"file_bytes"`
+	FileBytes  int64           `json:"file_bytes,omitempty"`
 	Parameters int64           `json:"parameters"`
 	MACs       int64           `json:"macs"`
 	Quantised  bool            `json:"quantised"`
 	Inputs     []TensorInfo    `json:"inputs"`
 	Outputs    []TensorInfo    `json:"outputs"`
+	Dims       []models.Dim    `json:"dims,omitempty"` // sizes that a model which is built takes
 	Operators  []OperatorCount `json:"operators"`
 }
 
@@ -57,8 +59,9 @@ func Info(name string, o ModelOptions) (*ModelInfo, error) {
 	g := m.Graph
 	i.MACs = MACs(g)
 	i.Quantised = cameQuantised(g)
+	i.Parameters, i.Dims = m.Parameters, m.Dims
 	for v := range g.Values {
-		if g.Values[v].Const != nil {
+		if m.Parameters == 0 && g.Values[v].Const != nil {
 			i.Parameters += int64(g.Values[v].Const.Numel())
 		}
 	}

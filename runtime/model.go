@@ -28,9 +28,14 @@ type Model struct {
 	Name    string
 	Graph   *ir.Graph     // nil for a compiled program
 	Program *isa.Program  // nil for an ONNX model
-	Ships   *models.Model // nil for files
+	Ships   *models.Model // the model that ships, when inputs come with it; nil for others
 	Opset   int64
-	Bytes   int64 // size of the file
+	Bytes   int64 // size of the file, 0 for a model that is built
+
+	Description string       // of a model that ships
+	Dims        []models.Dim // that a model which is built takes
+	Parameters  int64        // of a model that is built; others' are counted
+	Batch       int          // inputs of one run, as far as they are known to be several
 
 	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
 }
@@ -47,21 +52,29 @@ func OpenModel(name string, o ModelOptions) (*Model, error) {
 		return nil, err
 	}
 	if m, ok := models.Find(name); ok {
-		b, err := models.ONNX(name)
+		return openShipped(m, o)
+	}
+	return nil, fmt.Errorf("%s: no such file, and no model of this name ships (there is: %s)", name, models.Names())
+}
+
+// openShipped opens a model that ships.
+func openShipped(s *models.Model, o ModelOptions) (*Model, error) {
+	parsed, parameters, err := s.Open(o.Dims)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Name: s.Name, Description: s.Description, Dims: s.Dims, Parameters: parameters, Batch: max(int(o.Dims["batch"]), 1)}
+	if s.HasImages() {
+		m.Ships = s
+	}
+	if parameters == 0 {
+		file, err := s.ONNX(nil)
 		if err != nil {
 			return nil, err
 		}
-		parsed, err := onnx.Parse(b, "")
-		if err != nil {
-			return nil, err
-		}
-		return importModel(parsed, &Model{Name: m.Name, Ships: m, Bytes: int64(len(b))}, o)
+		m.Bytes = int64(len(file))
 	}
-	var names []string
-	for _, m := range models.List() {
-		names = append(names, m.Name)
-	}
-	return nil, fmt.Errorf("%s: no such file, and no model of this name ships (there is: %s)", name, strings.Join(names, ", "))
+	return importModel(parsed, m, o)
 }
 
 // ReadModel reads an ONNX model held in memory, which must not be changed
@@ -71,7 +84,7 @@ func ReadModel(name string, b []byte, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
 	}
-	return importModel(parsed, &Model{Name: name, Bytes: int64(len(b))}, o)
+	return importModel(parsed, &Model{Name: name, Bytes: int64(len(b)), Batch: 1}, o)
 }
 
 // ModelName returns what the model in a file is called.
@@ -86,7 +99,7 @@ func ModelName(path string) string {
 }
 
 func openFile(path string, size int64, o ModelOptions) (*Model, error) {
-	m := &Model{Name: ModelName(path), Bytes: size}
+	m := &Model{Name: ModelName(path), Bytes: size, Batch: 1}
 	if filepath.Ext(path) == ".pim" {
 		b, err := os.ReadFile(path)
 		if err != nil {

@@ -100,6 +100,10 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 	if err := mixed(q.Mixed, real, &z); err != nil {
 		return z, err
 	}
+	if m.Graph.Described() != ir.NoValue {
+		p.Warnings = append(p.Warnings, "the model's weights are described, not stored: scales are nominal, there is nothing to compute with; time, bytes and energy hold")
+		return z, nil
+	}
 	limit := q.Samples
 	switch {
 	case limit < 0:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"situ/frontend/onnx"
+	"situ/internal/ort"
 	"situ/internal/mnist"
 	"situ/ir"
 )
@@ -34,7 +35,7 @@ console.log(s.inputNames[0], s.outputNames[0]);
 // ortOutputs runs a model in ONNX Runtime on inputs of one shape. It returns the
 // first output for each, and the names of input and output.
 func ortOutputs(t *testing.T, model []byte, inputs [][]*ir.Tensor, opt string) (rows [][]float64, names string) {
-	dir, err := ortDir()
+	dir, err := ort.Dir()
 	if err != nil {
 		t.Skipf("needs ONNX Runtime for node: %v", err)
 	}

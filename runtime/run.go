@@ -202,8 +202,8 @@ func outputNames(g *ir.Graph) []string {
 // title is the first line of a report.
 func title(p *Prepared) string {
 	what := p.Model.Name
-	if p.Model.Ships != nil {
-		what += "   " + p.Model.Ships.Description
+	if d := p.Model.Description; d != "" {
+		what += "   " + d
 	}
 	return fmt.Sprintf("%s   %s MACs   %s", what, count(p.MACs), p.Quant)
 }

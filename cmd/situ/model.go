@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -42,13 +43,22 @@ func modelCmd() *cobra.Command {
 	mf.add(info.Flags())
 	var out string
 	var force bool
+	var ef modelFlags
 	export := &cobra.Command{
 		Use: "export NAME", Short: "Write a model that ships as an ONNX file", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return errors.New("export needs -o FILE")
 			}
-			b, err := models.ONNX(args[0])
+			o, err := ef.options()
+			if err != nil {
+				return err
+			}
+			m, ok := models.Find(args[0])
+			if !ok {
+				return fmt.Errorf("no model %q ships; there is: %s", args[0], models.Names())
+			}
+			b, err := m.ONNX(o.Dims)
 			if err != nil {
 				return err
 			}
@@ -57,6 +67,7 @@ func modelCmd() *cobra.Command {
 	}
 	export.Flags().StringVarP(&out, "output", "o", "", "ONNX file to write")
 	export.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
+	ef.add(export.Flags())
 	c.AddCommand(list, info, export)
 	return c
 }

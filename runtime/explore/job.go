@@ -41,7 +41,7 @@ func (s *Space) job() (*Job, error) {
 		ref := &s.Models[i]
 		m := JobModel{Title: ref.Name}
 		if _, ships := models.Find(ref.Name); !ships {
-			if m.Data, err = s.modelBytes(ref.Name); err != nil {
+			if m.Data, err = s.modelBytes(*ref); err != nil {
 				return nil, err
 			}
 			m.Title, m.Hash = runtime.ModelName(s.modelPath(ref.Name)), hashOf(m.Data)
@@ -59,14 +59,15 @@ func (s *Space) modelPath(name string) string {
 	return filepath.Join(filepath.Dir(s.File), name)
 }
 
-// modelBytes returns a model in one piece.
-func (s *Space) modelBytes(name string) ([]byte, error) {
-	if _, ok := models.Find(name); ok {
-		return models.ONNX(name)
+// modelBytes returns a model in one piece; of a model that ships, what tells it
+// from others, which may be how it is built.
+func (s *Space) modelBytes(ref ModelRef) ([]byte, error) {
+	if m, ok := models.Find(ref.Name); ok {
+		return m.Identity(ref.Dims)
 	}
-	b, err := onnx.Pack(s.modelPath(name))
+	b, err := onnx.Pack(s.modelPath(ref.Name))
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", name, err)
+		return nil, fmt.Errorf("model %s: %w", ref.Name, err)
 	}
 	return b, nil
 }

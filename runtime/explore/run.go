@@ -113,7 +113,7 @@ type Inputs struct {
 func (s *Space) inputs() (Inputs, error) {
 	in := Inputs{Space: hashOf(s.Text), Models: map[string]string{}, Base: s.Base.Name, Arch: chipHash(s.Base)}
 	for _, m := range s.Models {
-		b, err := s.modelBytes(m.Name)
+		b, err := s.modelBytes(m)
 		if err != nil {
 			return in, err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"situ/models"
 	"situ/runtime"
@@ -188,7 +189,15 @@ func Check(w io.Writer, r runtime.CheckResult) error {
 // Models lists models that ship.
 func Models(w io.Writer, ms []models.Model) error {
 	for _, m := range ms {
-		if _, err := fmt.Fprintf(w, "%-12s %s; %s\n", m.Name, m.Description, m.Source); err != nil {
+		var dims []string
+		for _, d := range m.Dims {
+			dims = append(dims, d.Name)
+		}
+		what := m.Description
+		if len(dims) > 0 {
+			what += fmt.Sprintf(" (--dim %s)", strings.Join(dims, ", "))
+		}
+		if _, err := fmt.Fprintf(w, "%-12s  %s; %s\n", m.Name, what, m.Source); err != nil {
 			return err
 		}
 	}
@@ -202,7 +211,9 @@ func Info(w io.Writer, i *runtime.ModelInfo) error {
 	if i.Opset > 0 {
 		g.add("opset", fmt.Sprint(i.Opset))
 	}
-	g.add("file", Bytes(i.FileBytes))
+	if i.FileBytes > 0 {
+		g.add("file", Bytes(i.FileBytes))
+	}
 	g.add("parameters", fmt.Sprint(i.Parameters))
 	g.add("multiply-accumulates", fmt.Sprint(i.MACs))
 	for _, t := range i.Inputs {
@@ -210,6 +221,9 @@ func Info(w io.Writer, i *runtime.ModelInfo) error {
 	}
 	for _, t := range i.Outputs {
 		g.add("output", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
+	}
+	for _, d := range i.Dims {
+		g.add("--dim "+d.Name, d.Doc)
 	}
 	for _, o := range i.Operators {
 		g.add("IR operator "+o.Name, fmt.Sprint(o.Count))

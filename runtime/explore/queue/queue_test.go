@@ -362,7 +362,8 @@ func TestQueue(t *testing.T) {
 // architecture and a model whose weights lie in a second file.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	b, err := models.ONNX("digits")
+	digits, _ := models.Find("digits")
+	b, err := digits.ONNX(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
