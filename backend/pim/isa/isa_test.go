@@ -168,6 +168,7 @@ func genProgram(t *rapid.T) *Program {
 	for _, x := range p.sizes() {
 		*x = rapid.Int64Range(1<<20, 1<<40).Draw(t, "size")
 	}
+	p.DescribedBytes = rapid.Int64Range(0, 500).Draw(t, "described")
 	p.Regions = []Region{{0, 100, 0}, {200, 1 << 20, 3}}[:rapid.IntRange(0, 2).Draw(t, "regions")]
 	for range rapid.IntRange(0, 2).Draw(t, "tensors") {
 		io := IO{Name: text.Draw(t, "tensor"), DType: DType(rapid.IntRange(0, len(dtypeNames)-1).Draw(t, "dtype")),
