@@ -398,7 +398,12 @@ func (c *call) ignore(names ...string) {
 // might change the meaning.
 func (c *call) unread() error {
 	var names []string
+	given := make(map[string]bool, len(c.proto.Attribute))
 	for _, a := range c.proto.Attribute {
+		if given[a.Name] {
+			return fmt.Errorf("attribute %s is given twice", a.Name)
+		}
+		given[a.Name] = true
 		if !c.read[a.Name] {
 			names = append(names, a.Name)
 		}
@@ -407,6 +412,9 @@ func (c *call) unread() error {
 		return nil
 	}
 	slices.Sort(names)
+	if len(names) > maxReported {
+		names = append(names[:maxReported], fmt.Sprintf("and %d more", len(names)-maxReported))
+	}
 	return &unsupportedError{"unknown attribute " + strings.Join(names, ", ")}
 }
 

@@ -1,8 +1,8 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,9 +10,17 @@ import (
 	"situ/frontend/onnx/onnxpb"
 )
 
-// readExternal reads the want bytes of a tensor that is stored in a file below
-// dir. Absolute locations, ".." and symbolic links that lead outside are refused.
-func readExternal(t *onnxpb.TensorProto, dir string, want int) ([]byte, error) {
+// dataFiles are the files below dir that tensors of a model are stored in. Each is
+// opened once, however many tensors claim to be in it, and large ones are mapped,
+// not copied: a small model cannot ask for more memory than there are files.
+type dataFiles struct {
+	dir  string
+	open map[string][]byte // by location
+}
+
+// read returns the want bytes of a tensor that is stored in a file. Absolute
+// locations, ".." and symbolic links that lead outside are refused.
+func (d *dataFiles) read(t *onnxpb.TensorProto, want int) ([]byte, error) {
 	var location string
 	var offset, length int64
 	haveLength := false
@@ -32,7 +40,7 @@ func readExternal(t *onnxpb.TensorProto, dir string, want int) ([]byte, error) {
 		}
 	}
 	switch {
-	case dir == "":
+	case d.dir == "":
 		return nil, fmt.Errorf("external data %q: the model has no folder, so its files cannot be found", location)
 	case location == "":
 		return nil, fmt.Errorf("external data without a location")
@@ -43,30 +51,47 @@ func readExternal(t *onnxpb.TensorProto, dir string, want int) ([]byte, error) {
 	case haveLength && length != int64(want):
 		return nil, fmt.Errorf("external data %q: length %d, but shape and type need %d bytes", location, length, want)
 	}
-	root, err := os.OpenRoot(dir)
+	b, err := d.file(location)
 	if err != nil {
 		return nil, fmt.Errorf("external data %q: %w", location, err)
 	}
-	defer root.Close()
-	info, err := root.Stat(location)
+	size := int64(len(b))
+	if offset > size || int64(want) > size-offset {
+		return nil, fmt.Errorf("external data %q: %d bytes from %d on are needed, the file has %d", location, want, offset, size)
+	}
+	return b[offset : offset+int64(want) : offset+int64(want)], nil
+}
+
+// file returns the contents of a file below the folder.
+func (d *dataFiles) file(location string) ([]byte, error) {
+	location = filepath.Clean(filepath.FromSlash(location))
+	if b, ok := d.open[location]; ok {
+		return b, nil
+	}
+	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return nil, fmt.Errorf("external data %q: only files inside the model's folder are read: %w", location, err)
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(location) // before it is opened: a pipe would wait for its writer
+	if err != nil {
+		return nil, fmt.Errorf("only files inside the model's folder are read: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("external data %q: not a regular file", location)
-	}
-	if offset > info.Size() || int64(want) > info.Size()-offset {
-		return nil, fmt.Errorf("external data %q: %d bytes from %d on are needed, the file has %d",
-			location, want, offset, info.Size())
+		return nil, errors.New("not a regular file")
 	}
 	f, err := root.Open(location)
 	if err != nil {
-		return nil, fmt.Errorf("external data %q: %w", location, err)
+		return nil, err
 	}
 	defer f.Close()
-	b := make([]byte, want)
-	if _, err := io.ReadFull(io.NewSectionReader(f, offset, int64(want)), b); err != nil {
-		return nil, fmt.Errorf("external data %q: %w", location, err)
+	b, err := contents(f, info.Size())
+	if err != nil {
+		return nil, err
 	}
+	if d.open == nil {
+		d.open = map[string][]byte{}
+	}
+	d.open[location] = b
 	return b, nil
 }

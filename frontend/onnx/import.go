@@ -38,6 +38,7 @@ func Import(m *Model, opt ImportOptions) (*ir.Graph, error) {
 		graph: &ir.Graph{Name: m.Proto.Graph.Name},
 		env:   map[string]*value{},
 		infos: map[string]*onnxpb.ValueInfoProto{},
+		files: dataFiles{dir: m.Dir},
 
 		permutations: map[permutation]*ir.Tensor{},
 		fills:        map[fill][]float32{},
@@ -110,6 +111,7 @@ type importer struct {
 	unsupported []Unsupported
 	faults      faults
 
+	files        dataFiles
 	permutations map[permutation]*ir.Tensor
 	fills        map[fill][]float32
 	filled       int64 // bytes of the constants ConstantOfShape made
@@ -173,7 +175,7 @@ func (im *importer) constants() error {
 		t := im.model.given[p.Name]
 		if t == nil {
 			var err error
-			if t, err = DecodeTensor(p, im.model.Dir); err != nil {
+			if t, err = im.files.decode(p); err != nil {
 				f.addf("initializer %q: %v", p.Name, err)
 				continue
 			}

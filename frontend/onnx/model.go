@@ -23,8 +23,11 @@ const (
 // 2 GiB, larger models keep their weights in external files.
 const maxModelBytes = 2 << 30
 
-// maxElements bounds the elements of a single tensor.
-const maxElements = 1 << 31
+// maxElements bounds the elements of a single tensor, maxRank its dimensions.
+const (
+	maxElements = 1 << 31
+	maxRank     = 64
+)
 
 // Model is a decoded and checked ONNX model. The nodes of its main graph are in
 // topological order.
@@ -48,7 +51,8 @@ func New(p *onnxpb.ModelProto, tensors map[string]*ir.Tensor) (*Model, error) {
 	return m, nil
 }
 
-// Load reads a model file. Weights are mapped, not copied, so the file must not
+// Load reads a model file. Weights are mapped, not copied, those in files beside
+// it too, so none must
 // be changed while the process runs. Errors name the file.
 func Load(path string) (*Model, error) {
 	b, err := readFile(path, maxModelBytes)
@@ -105,14 +109,22 @@ func Parse(b []byte, dir string) (*Model, error) {
 	return m, nil
 }
 
-// maxReported bounds how many faults of one kind an error lists.
-const maxReported = 20
+// maxReported bounds how many faults of one kind an error lists, maxFault how many
+// bytes it says of each: a file can hold names and lists of any length.
+const (
+	maxReported = 20
+	maxFault    = 1 << 10
+)
 
 // faults collects faults so that one error can report them together.
 type faults []string
 
 func (f *faults) addf(format string, args ...any) {
-	*f = append(*f, fmt.Sprintf(format, args...))
+	s := fmt.Sprintf(format, args...)
+	if len(s) > maxFault {
+		s = strings.ToValidUTF8(s[:maxFault], "") + "…"
+	}
+	*f = append(*f, s)
 }
 
 func (f faults) err() error {
@@ -490,6 +502,9 @@ func nodeName(n *onnxpb.NodeProto) string {
 // shapeOf checks a stated shape and returns it as ints. The product of the
 // dimensions is at most maxElements.
 func shapeOf(dims []int64) ([]int, error) {
+	if len(dims) > maxRank {
+		return nil, fmt.Errorf("a shape of %d dimensions; at most %d are read", len(dims), maxRank)
+	}
 	shape := make([]int, len(dims))
 	n := int64(1)
 	for i, d := range dims {

@@ -32,7 +32,7 @@ func constant(c *call) {
 			c.failf("the attribute value holds no tensor")
 			return
 		}
-		if t, err = DecodeTensor(a.T, c.model.Dir); err != nil {
+		if t, err = c.files.decode(a.T); err != nil {
 			c.failf("value: %w", err)
 			return
 		}
@@ -56,7 +56,7 @@ func constantOfShape(c *call) {
 	one := ir.NewTensor(ir.F32, []int{1}, []float32{0})
 	if a := c.attr("value", onnxpb.AttributeProto_TENSOR); a != nil && a.T != nil {
 		var err error
-		if one, err = DecodeTensor(a.T, c.model.Dir); err != nil {
+		if one, err = c.files.decode(a.T); err != nil {
 			c.failf("value: %w", err)
 		} else if one.Numel() != 1 {
 			c.failf("value has %d elements, want 1", one.Numel())

@@ -118,7 +118,7 @@ func (im *importer) initializer(p *onnxpb.TensorProto) (*value, error) {
 	if v := im.nested[p]; v != nil {
 		return v, nil
 	}
-	t, err := DecodeTensor(p, im.model.Dir)
+	t, err := im.files.decode(p)
 	if err != nil {
 		return nil, fmt.Errorf("initializer %q: %w", p.Name, err)
 	}

@@ -82,7 +82,7 @@ func (c *call) tensorAttr(name string) []float64 {
 	if a == nil || a.T == nil || c.err != nil {
 		return nil
 	}
-	t, err := DecodeTensor(a.T, c.model.Dir)
+	t, err := c.files.decode(a.T)
 	switch {
 	case err != nil:
 		c.failf("%s: %w", name, err)

@@ -21,7 +21,7 @@ func Pack(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken, err := m.takeIn(m.Proto.Graph)
+	taken, err := (&dataFiles{dir: m.Dir}).takeIn(m.Proto.Graph)
 	if err == nil && taken > 0 {
 		if size := proto.Size(m.Proto); size >= maxModelBytes {
 			return nil, fmt.Errorf("%s: %d bytes with its external data; one ONNX file holds less than %d", path, size, maxModelBytes)
@@ -36,7 +36,7 @@ func Pack(path string) ([]byte, error) {
 
 // takeIn reads the external tensors of a graph and of the graphs in it, and
 // returns how many there were.
-func (m *Model) takeIn(g *onnxpb.GraphProto) (int, error) {
+func (files *dataFiles) takeIn(g *onnxpb.GraphProto) (int, error) {
 	tensors, graphs := g.Initializer, []*onnxpb.GraphProto(nil)
 	for _, n := range g.Node {
 		for _, a := range n.Attribute {
@@ -63,14 +63,14 @@ func (m *Model) takeIn(g *onnxpb.GraphProto) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		if t.RawData, err = readExternal(t, m.Dir, storedBytes(d, ir.Numel(shape))); err != nil {
+		if t.RawData, err = files.read(t, storedBytes(d, ir.Numel(shape))); err != nil {
 			return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		t.DataLocation, t.ExternalData = onnxpb.TensorProto_DEFAULT, nil
 		taken++
 	}
 	for _, sub := range graphs {
-		n, err := m.takeIn(sub)
+		n, err := files.takeIn(sub)
 		if err != nil {
 			return 0, err
 		}

@@ -106,6 +106,11 @@ func checkLength(t *onnxpb.TensorProto, d ir.DType, n int) error {
 // and alignment allow; the result must not be written to. Errors do not name
 // the tensor.
 func DecodeTensor(t *onnxpb.TensorProto, dir string) (*ir.Tensor, error) {
+	return (&dataFiles{dir: dir}).decode(t)
+}
+
+// decode is DecodeTensor with files that stay open.
+func (files *dataFiles) decode(t *onnxpb.TensorProto) (*ir.Tensor, error) {
 	shape, err := shapeOf(t.Dims)
 	if err != nil {
 		return nil, err
@@ -116,7 +121,7 @@ func DecodeTensor(t *onnxpb.TensorProto, dir string) (*ir.Tensor, error) {
 	}
 	n := ir.Numel(shape)
 	if t.DataLocation == onnxpb.TensorProto_EXTERNAL {
-		raw, err := readExternal(t, dir, storedBytes(d, n))
+		raw, err := files.read(t, storedBytes(d, n))
 		if err != nil {
 			return nil, err
 		}
