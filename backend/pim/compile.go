@@ -107,6 +107,9 @@ func (l *lowering) options(opt Options, how effort) ([]option, error) {
 	var firstErr error
 	for _, n := range counts {
 		p := &plan{lowering: l, clusters: n, effort: how}
+		if !how.stream && l.leastWeights() > int64(n)*l.chip.CoresPerCluster.Int()*l.chip.WeightSRAM.Bytes.Int() {
+			continue
+		}
 		p.split()
 		fits, err := p.placeWeights()
 		if err != nil && firstErr == nil {
@@ -123,6 +126,18 @@ func (l *lowering) options(opt Options, how effort) ([]option, error) {
 	}
 	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
 	return options, firstErr
+}
+
+// leastWeights returns the bytes that the weights of all products take at least
+// of weight SRAMs, without what is lost in tiles that are not full.
+func (l *lowering) leastWeights() int64 {
+	n := int64(0)
+	for _, s := range l.steps {
+		if k, ok := s.kernel.(*product); ok {
+			n += int64(k.kTotal()) * int64(k.cout) * int64(k.w.bits) / 8
+		}
+	}
+	return n
 }
 
 // shares of the weight SRAM that are tried for weights that stay.

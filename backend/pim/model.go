@@ -116,6 +116,7 @@ type step struct {
 	in    []*tensor
 	out   *tensor
 	parts []box // of the result, one a cluster; empty where it takes no part
+	sends bool  // some cluster needs what another computes in it
 
 	blobs  []blob // constants, one for each different part
 	blobOf []int  // of each cluster, index in blobs

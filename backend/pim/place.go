@@ -112,7 +112,7 @@ func (p *plan) orderSteps() {
 		if p.barriers[i] {
 			clear(dirty)
 		}
-		if s.out != nil && (s.out.store.spilled && !isLoader(s) || !s.out.store.spilled && p.sendsFrom(s)) {
+		if s.out != nil && (s.out.store.spilled && !isLoader(s) || !s.out.store.spilled && s.sends) {
 			dirty[s.out.store] = true
 			any = true
 		}
@@ -123,7 +123,7 @@ func (p *plan) orderSteps() {
 func isLoader(s *step) bool { _, ok := s.kernel.(*loader); return ok }
 
 // sendsFrom reports whether some cluster needs what another computes in s.
-func (p *plan) sendsFrom(s *step) bool {
+func sendsFrom(s *step) bool {
 	st := s.out.store
 	for i, part := range s.parts {
 		own := s.out.inStore(part)
@@ -152,7 +152,7 @@ func (p *plan) collect(room int64) error {
 			since = i
 		}
 		starts[i] = i
-		if s.out != nil && p.sendsFrom(s) {
+		if s.out != nil && s.sends {
 			// Another cluster may be ahead and send while this one is still here.
 			starts[i] = since
 		}
@@ -232,7 +232,7 @@ func (p *plan) inherit() {
 		default:
 			continue
 		}
-		if s.group != nil && s.group.first < s.group.last || p.sendsFrom(s) {
+		if s.group != nil && s.group.first < s.group.last || s.sends {
 			continue
 		}
 		for _, t := range s.in {

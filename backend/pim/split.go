@@ -532,7 +532,7 @@ func (p *plan) storeParts(t *tensor) []box {
 }
 
 // spread computes from the parts of all steps which box of its store each
-// cluster holds.
+// cluster holds, and which steps send.
 func (p *plan) spread() {
 	for _, st := range p.stores {
 		st.boxes = make([]box, p.clusters)
@@ -563,5 +563,8 @@ func (p *plan) spread() {
 		for _, b := range st.boxes {
 			st.size = max(st.size, b.numel()*int64(st.elem))
 		}
+	}
+	for _, s := range p.steps {
+		s.sends = s.out != nil && sendsFrom(s)
 	}
 }
