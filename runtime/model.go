@@ -67,7 +67,9 @@ func openShipped(s *models.Model, o ModelOptions) (*Model, error) {
 	if s.HasImages() {
 		m.Ships = s
 	}
-	if parameters == 0 {
+	if parameters > 0 {
+		o.Dims = nil // the model was built for them
+	} else {
 		file, err := s.ONNX(nil)
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,25 +13,35 @@ import (
 
 var update = flag.Bool("update", false, "rewrite expected outputs of scripts and the one shown in README.md")
 
-// TestReadme checks that README.md shows what its first command prints today.
+// TestReadme checks that README.md and the docs show what the commands beside the
+// output print today.
 func TestReadme(t *testing.T) {
+	for _, tt := range []struct{ file, command string }{
+		{"README.md", "compare digits"},
+		{"docs/models.md", "model list"},
+	} {
+		t.Run(tt.file, func(t *testing.T) { testShown(t, tt.file, tt.command) })
+	}
+}
+
+func testShown(t *testing.T, file, command string) {
 	var out bytes.Buffer
 	root := newRoot()
 	root.SetOut(&out)
-	root.SetArgs([]string{"compare", "digits"})
+	root.SetArgs(strings.Fields(command))
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("..", "..", "README.md")
+	path := filepath.Join("..", "..", filepath.FromSlash(file))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := []byte("<!-- output of: situ compare digits -->\n```\n"), []byte("```\n<!-- end -->")
+	begin, end := []byte("<!-- output of: situ "+command+" -->\n```\n"), []byte("```\n<!-- end -->")
 	_, rest, ok1 := bytes.Cut(text, begin)
 	shown, _, ok2 := bytes.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatal("README.md has lost the markers around the first command's output")
+		t.Fatalf("%s has lost the markers around the output of situ %s", file, command)
 	}
 	if d := cmp.Diff(string(shown), out.String()); d != "" {
 		if *update {
@@ -40,6 +51,6 @@ func TestReadme(t *testing.T) {
 			}
 			return
 		}
-		t.Errorf("README.md shows another output than the command prints (-shown +printed; go test ./cmd/situ -run Readme -update rewrites it):\n%s", d)
+		t.Errorf("%s shows another output than the command prints (-shown +printed; go test ./cmd/situ -run Readme -update rewrites it):\n%s", file, d)
 	}
 }
