@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"situ/frontend/onnx"
-	"situ/internal/ort"
 	"situ/internal/mnist"
+	"situ/internal/ort"
 	"situ/ir"
 )
 

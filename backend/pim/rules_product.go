@@ -255,10 +255,14 @@ func productAct(a ir.Attr) *ir.Act {
 
 // scanWeights returns the range of the weights less their zero points, and
 // their sum for each channel of the result. Of described weights the range is
-// that of their type and the sum is said to be 0.
+// that of their type; their sums are the channels' numbers, since constants of
+// real weights differ from cluster to cluster, too.
 func (k *product) scanWeights() (least, most int32, sums []int32) {
 	sums = make([]int32, k.cout)
 	if k.w.described != ir.Invalid {
+		for c := range sums {
+			sums[c] = int32(c)
+		}
 		lo, hi := k.w.described.IntRange()
 		return int32(lo), int32(hi), sums
 	}
