@@ -314,7 +314,8 @@ func TestIdentity(t *testing.T) {
 		}
 		return string(b)
 	}
-	if id(nil) != id(nil) || id(nil) == id(map[string]int64{"context": 100}) {
+	first, again := id(nil), id(nil)
+	if first != again || first == id(map[string]int64{"context": 100}) {
 		t.Error("identities do not tell models apart")
 	}
 }
