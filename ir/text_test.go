@@ -263,3 +263,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestDescribedText checks that a described constant survives its textual form,
+// differs from one of another deviation, and stays out of side files.
+func TestDescribedText(t *testing.T) {
+	build := func(std float32) *ir.Graph {
+		g := &ir.Graph{Name: "d"}
+		g.Outputs = []ir.ValueID{g.AddConst("w", ir.Describe(ir.I4, std, 4096, 128256), ir.PerTensor(0.5, 0))}
+		return g
+	}
+	g := build(0.02)
+	if err := ir.Verify(g); err != nil {
+		t.Fatal(err)
+	}
+	h, err := ir.Parse(g.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ir.Equal(g, h) || ir.Equal(g, build(0.03)) {
+		t.Errorf("%s became\n%s", g, h)
+	}
+	if len(ir.SideOf(g)) != 0 {
+		t.Error("a described constant is in the side file")
+	}
+	if _, err := ir.Parse(strings.Replace(g.String(), "std=", "deviation=", 1), nil); err == nil || !strings.Contains(err.Error(), "described std=0.02") {
+		t.Errorf("a described constant without a deviation gives %v", err)
+	}
+}

@@ -58,6 +58,9 @@ type Quantisation struct {
 	// higher precision until they do. 0 gives none. Models too large for bias
 	// correction are not measured.
 	MinSQNR float64
+	// CodedIO makes inputs and outputs that have codes the codes themselves, int8,
+	// instead of float32 to be quantised and dequantised on the way.
+	CodedIO bool
 }
 
 // MemoryLimit bounds the bytes of intermediate tensors that are alive at once

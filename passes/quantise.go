@@ -57,7 +57,7 @@ func writePairs(g *ir.Graph, s *State, bits int, raised *precision, measure bool
 		q.correct = newCorrector(q, s.quant.Inputs, measure)
 	}
 	for _, id := range g.Inputs {
-		if err := q.pair(id); err != nil {
+		if err := q.input(id, s.quant.CodedIO); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -70,6 +70,10 @@ func writePairs(g *ir.Graph, s *State, bits int, raised *precision, measure bool
 		}
 	}
 	for _, out := range g.Outputs {
+		if dq := q.dq[out]; dq != ir.NoValue && s.quant.CodedIO {
+			q.Set(out, q.g.DefOp(dq).In[0])
+			continue
+		}
 		q.Set(out, q.read(out))
 	}
 	return q, q.finish(), nil
@@ -284,6 +288,19 @@ func (q *quantiser) typeOf(id ir.ValueID) ir.Type {
 		return symmetricType(r, q.old.Type(id).Shape)
 	}
 	return activationType(r, q.old.Type(id).Shape)
+}
+
+// input writes the quantize/dequantize pair of an input; one that is given as
+// codes has the latter half of it.
+func (q *quantiser) input(id ir.ValueID, coded bool) error {
+	if !coded || !q.coded[id] {
+		return q.pair(id)
+	}
+	v := q.g.Value(q.Map(id))
+	v.Type = q.typeOf(id)
+	var err error
+	q.dq[id], err = q.g.Add(ir.Dequantize, v.Name, nil, q.Map(id))
+	return err
 }
 
 // pair writes the quantize/dequantize pair of a value, if it has codes.

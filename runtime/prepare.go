@@ -101,6 +101,7 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 		return z, err
 	}
 	if m.Graph.Described() != ir.NoValue {
+		z.CodedIO = true
 		p.Warnings = append(p.Warnings, "the model's weights are described, not stored: scales are nominal, there is nothing to compute with; time, bytes and energy hold")
 		return z, nil
 	}
