@@ -45,8 +45,8 @@ func equalTensor(a, b *Tensor) bool {
 	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) {
 		return false
 	}
-	if a.data == nil || b.data == nil {
-		return a.data == b.data && equalF32(a.std, b.std)
+	if a.described || b.described {
+		return a.described && b.described && equalF32(a.std, b.std)
 	}
 	switch s := a.data.(type) {
 	case []float32:

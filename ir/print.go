@@ -102,7 +102,7 @@ func (g *Graph) printConst(b *bufio.Writer, id ValueID) {
 		return
 	}
 	fmt.Fprintf(b, "  %s = const %s ", id, g.describeValue(id))
-	if c.data == nil {
+	if c.described {
 		fmt.Fprintf(b, "described std=%s\n", formatF32(c.std))
 		return
 	}

@@ -25,7 +25,7 @@ const sideMagic = "situ-side 1"
 func SideOf(g *Graph) Side {
 	s := Side{}
 	for i := range g.Values {
-		if c := g.Values[i].Const; c != nil && c.data != nil && c.Numel() > inlineElems {
+		if c := g.Values[i].Const; c != nil && !c.described && c.Numel() > inlineElems {
 			s[c.sum()] = c
 		}
 	}
@@ -39,7 +39,7 @@ func WriteSide(w io.Writer, g *Graph) error {
 	seen := map[string]bool{}
 	for i := range g.Values {
 		c := g.Values[i].Const
-		if c == nil || c.data == nil || c.Numel() <= inlineElems {
+		if c == nil || c.described || c.Numel() <= inlineElems {
 			continue
 		}
 		if sum := c.sum(); !seen[sum] {

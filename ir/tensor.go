@@ -18,18 +18,20 @@ type Tensor struct {
 	DType DType
 	Shape []int
 	data  any
-	std   float32 // of a described tensor
+
+	described bool
+	std       float32 // of a described tensor
 }
 
 // Describe returns a tensor without elements; std is the standard deviation that
 // they are said to have around 0.
 func Describe(d DType, std float32, shape ...int) *Tensor {
-	return &Tensor{DType: d, Shape: shape, std: std}
+	return &Tensor{DType: d, Shape: shape, described: true, std: std}
 }
 
 // Described reports whether t has no elements, and with which standard deviation
 // they are described.
-func (t *Tensor) Described() (std float32, ok bool) { return t.std, t.data == nil }
+func (t *Tensor) Described() (std float32, ok bool) { return t.std, t.described }
 
 // IsDescribed reports whether a value is a constant without elements.
 func (g *Graph) IsDescribed(id ValueID) bool {
@@ -113,5 +115,5 @@ func (t *Tensor) Reshaped(shape ...int) *Tensor {
 	if Numel(shape) != t.Numel() {
 		panic(fmt.Sprintf("ir: reshape of %v to %v", t.Shape, shape))
 	}
-	return &Tensor{DType: t.DType, Shape: shape, data: t.data, std: t.std}
+	return &Tensor{DType: t.DType, Shape: shape, data: t.data, described: t.described, std: t.std}
 }

@@ -90,8 +90,8 @@ func checkConst(x *Value) error {
 	if t := x.Type.WithQuant(nil); !c.Type().Equal(t) {
 		return fmt.Errorf("its tensor is %s, its type is %s", c.Type(), t)
 	}
-	if c.data == nil {
-		return nil // described
+	if c.described {
+		return nil
 	}
 	if want := reflect.TypeOf(zeroData(c.DType, 0)); reflect.TypeOf(c.data) != want {
 		return fmt.Errorf("its tensor holds %T, %s is held as %v", c.data, c.DType, want)
