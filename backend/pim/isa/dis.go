@@ -66,7 +66,7 @@ func (d *disassembler) header() {
 		d.printf(".layer %q %q %d %q ; %d\n", l.Name, l.Op, l.MACs, l.Mapping, i)
 	}
 	for _, f := range p.Fallbacks {
-		d.printf(".fallback %q %q %s\n", f.Node, f.Op, formatFloat(f.Share, 64))
+		d.printf(".fallback %q %q %s\n", f.Node, f.Op, formatFloat64(f.Share))
 	}
 }
 
@@ -74,7 +74,7 @@ func (d *disassembler) header() {
 var sizeNames = [...]string{"dram_bytes", "scratchpad_bytes", "accumulator_bytes", "weight_sram_bytes", "weight_bytes", "described_bytes"}
 
 func (d *disassembler) tensor(directive string, io *IO) {
-	d.printf("%s %q %s [%s] %d %s %d\n", directive, io.Name, io.DType, formatShape(io.Shape), io.Addr, formatFloat(float64(io.Scale), 32), io.Zero)
+	d.printf("%s %q %s [%s] %d %s %d\n", directive, io.Name, io.DType, formatShape(io.Shape), io.Addr, formatFloat32(math.Float32bits(io.Scale)), io.Zero)
 }
 
 func formatShape(shape []int) string {
@@ -85,16 +85,21 @@ func formatShape(shape []int) string {
 	return strings.Join(parts, ",")
 }
 
-// formatFloat writes the shortest decimal that reads back to the same bits;
-// a NaN is written as its bits.
-func formatFloat(x float64, bits int) string {
+// formatFloat32 writes the shortest decimal that reads back to the same bits; a NaN
+// is written as its bits, which no conversion may touch: it would quiet a signalling one.
+func formatFloat32(bits uint32) string {
+	if x := math.Float32frombits(bits); x == x {
+		return strconv.FormatFloat(float64(x), 'g', -1, 32)
+	}
+	return fmt.Sprintf("nan:%x", bits)
+}
+
+// formatFloat64 is formatFloat32 for float64.
+func formatFloat64(x float64) string {
 	if x != x {
-		if bits == 32 {
-			return fmt.Sprintf("nan:%x", math.Float32bits(float32(x)))
-		}
 		return fmt.Sprintf("nan:%x", math.Float64bits(x))
 	}
-	return strconv.FormatFloat(x, 'g', -1, bits)
+	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
 func (d *disassembler) stream(directive string, cluster int, s *Stream) {
@@ -148,7 +153,7 @@ func AppendInst(b []byte, in *Inst) []byte {
 			b = append(b, 'r')
 			b = strconv.AppendInt(b, x, 10)
 		case o.Kind == KFloat:
-			b = append(b, formatFloat(float64(math.Float32frombits(uint32(x))), 32)...)
+			b = append(b, formatFloat32(uint32(x))...)
 		default:
 			b = strconv.AppendInt(b, x, 10)
 		}

@@ -450,3 +450,14 @@ func FuzzAssemble(f *testing.F) {
 		b.Reset()
 	})
 }
+
+// TestFloatText checks that text keeps the bits of a signalling NaN, which random
+// programs seldom have.
+func TestFloatText(t *testing.T) {
+	for _, bits := range []uint32{0xffb6c4b6, 0x7f800001, 0x7fc00000, 0x80000000, 0x00000001, 0xff800000, 0x3dcccccd} {
+		got, err := parseFloat32(formatFloat32(bits))
+		if err != nil || got != bits {
+			t.Errorf("%#x is written %s and read as %#x (%v)", bits, formatFloat32(bits), got, err)
+		}
+	}
+}
