@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"situ/ir"
@@ -39,7 +40,8 @@ const wholeMACs = 4e9
 
 // Compare runs a model on each target: compiled and emulated on
 // processing-in-memory architectures; compiled to kernels whose work is counted on
-// GPUs, or by the analytic model where there are none.
+// GPUs, or by the analytic model where there are none. A model whose weights are
+// described is timed only.
 func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q QuantOptions, o CompareOptions) (*Comparison, error) {
 	if len(on) == 0 {
 		return nil, errors.New("no target given")
@@ -74,13 +76,15 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 			}
 		}
 	}
-	inputs, err := ownInputs(m, q, max(most, slices.Max(batches)))
-	if err != nil {
-		return nil, err
+	inputs := make([][]*ir.Tensor, max(most, slices.Max(batches)))
+	if !p.described() {
+		if inputs, err = ownInputs(m, q, len(inputs)); err != nil {
+			return nil, err
+		}
 	}
 	c := &Comparison{Title: title(p), Warnings: p.Warnings}
 	if o.Batches == nil {
-		c.Title += "   batch 1"
+		c.Title += fmt.Sprintf("   batch %d", m.Batch)
 	}
 	for _, t := range targets {
 		for _, n := range batches {
@@ -120,7 +124,7 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 		r, outputs, err = runGPU(ctx, b, t, in, o, steady)
 	} else {
 		ro := RunOptions{}
-		if float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
+		if b.described() || float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
 			ro.Mode = TimingOnly
 		}
 		r, outputs, err = runPIM(ctx, b, t, in, ro)

@@ -82,6 +82,9 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	return p, nil
 }
 
+// described reports whether the model's weights have no values.
+func (p *Prepared) described() bool { return p.Fixed.Described() != ir.NoValue }
+
 // quantisation chooses calibration inputs: those given, a folder, what ships
 // with the model, or seeded synthetic ones with a warning.
 func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (passes.Quantisation, error) {

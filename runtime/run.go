@@ -63,7 +63,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
-	r := &RunReport{Title: title(p) + "   batch 1", Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
+	r := &RunReport{Title: fmt.Sprintf("%s   batch %d", title(p), m.Batch), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
 	p.describe(res)
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(outputNames(m.Graph), outputs)

@@ -44,6 +44,9 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 	if err := Runs(a, leastCapability); err != nil {
 		return nil, err
 	}
+	if id := g.Described(); id != ir.NoValue {
+		return nil, fmt.Errorf("constant %q is described, not stored: kernels need its values", g.Value(id).Name)
+	}
 	g, err := ir.Unblocked(g)
 	if err != nil {
 		return nil, err
