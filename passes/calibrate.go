@@ -81,6 +81,8 @@ func calibrate(g *ir.Graph, s *State) (*ir.Graph, error) {
 	}
 	if g.Described() != ir.NoValue {
 		s.ranges = nominalRanges(g)
+		m := findMasks(g)
+		s.floors = m.floors(s.ranges, m.alone)
 		return g, nil
 	}
 	q := &s.quant

@@ -20,16 +20,35 @@ func (q *quantiser) describedWeights(op *ir.Op, id ir.ValueID) ir.ValueID {
 	}
 	channels := shape[axis]
 	per := ir.Numel(shape) / channels
-	d, most := ir.I8, 127.0
+	d := ir.I8
 	if q.weightBits == 4 && per >= fewWeights {
-		d, most = ir.I4, 7
+		d = ir.I4
 	}
-	scale := float32(float64(std) * math.Sqrt(2*math.Log(float64(max(per, 2)))) / most)
+	scale := describedScale(std, per, d)
+	return q.describedCodes(v.Name, ir.Describe(d, std/scale, shape...), q.sharedQuant(axis, channels, scale))
+}
+
+// describedTable gives a described embedding table codes with one scale.
+func (q *quantiser) describedTable(id ir.ValueID) ir.ValueID {
+	v := q.g.Value(id)
+	std, _ := v.Const.Described()
+	scale := describedScale(std, v.Type.Numel(), ir.I8)
+	return q.describedCodes(v.Name, ir.Describe(ir.I8, std/scale, v.Type.Shape...), ir.PerTensor(scale, 0))
+}
+
+// describedScale returns the scale of symmetric codes of type d for n values.
+func describedScale(std float32, n int, d ir.DType) float32 {
+	_, most := d.IntRange()
+	scale := float32(float64(std) * math.Sqrt(2*math.Log(float64(max(n, 2)))) / float64(most))
 	if scale < minScale {
-		scale = 1 // nothing is known of them
+		return 1 // nothing is known of them
 	}
-	codes := q.g.AddConst(v.Name, ir.Describe(d, std/scale, shape...), q.sharedQuant(axis, channels, scale))
-	dq, err := q.g.Add(ir.Dequantize, v.Name, nil, codes)
+	return scale
+}
+
+// describedCodes writes a constant of codes and its dequantize.
+func (q *quantiser) describedCodes(name string, codes *ir.Tensor, quant *ir.Quant) ir.ValueID {
+	dq, err := q.g.Add(ir.Dequantize, name, nil, q.g.AddConst(name, codes, quant))
 	if err != nil {
 		panic(err) // the types have just been made to fit
 	}

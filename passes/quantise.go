@@ -133,6 +133,9 @@ func (q *quantiser) isEmbedding(op *ir.Op) bool {
 	if op.Kind != ir.Gather || q.old.IsConst(op.In[1]) {
 		return false
 	}
+	if q.old.IsDescribed(op.In[0]) {
+		return q.wanted(op.Out)
+	}
 	table := floats(q.old, op.In[0])
 	return table != nil && !q.raised.float[op.Out] && !slices.ContainsFunc(table, func(x float32) bool { return x-x != 0 }) && q.wanted(op.Out)
 }
@@ -348,6 +351,8 @@ func (q *quantiser) op(op *ir.Op) error {
 		if rounded[1], err = q.product(op, in); err != nil {
 			return err
 		}
+	case q.isEmbedding(op) && q.g.IsDescribed(in[0]):
+		in[0] = q.describedTable(in[0])
 	case q.isEmbedding(op):
 		if in[0], err = q.constant(op.In[0], in[0], floats(q.g, in[0])); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (p *plan) checkStores() []error {
 			}
 			use := func(t *tensor, b box) {
 				st := t.store
-				if st.spilled || st.data != nil {
+				if st.spilled || st.constant() {
 					return
 				}
 				it := live[st]

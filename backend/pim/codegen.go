@@ -166,7 +166,7 @@ func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
 			src[i] = g.bufs[k].view(t, q.holds[k], q.slot[k])
 		case i == 1 && e.direct:
 			src[i] = p.home(t)
-		case t.store.data != nil:
+		case t.store.constant():
 			src[i] = dense(e.params+b.consts[i], whole(t.dims), t.elem)
 		default:
 			src[i] = p.local(t, e.cluster)

@@ -221,7 +221,7 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
 	}
 	for _, st := range p.stores {
-		if st.spilled && !st.inner && !st.input && !st.output && st.data == nil {
+		if st.spilled && !st.inner && !st.input && !st.output && !st.constant() {
 			home(st)
 		}
 	}

@@ -69,7 +69,7 @@ func (f *folder) operand(s *step, i int, a *access, ext dims, fits func(*access)
 	t, now := s.in[i], *a
 	for {
 		st := t.store
-		if st.data != nil || st.bordered || t.off != (dims{}) || !t.reshaped && t.dims != st.dims {
+		if st.constant() || st.bordered || t.off != (dims{}) || !t.reshaped && t.dims != st.dims {
 			return
 		}
 		if t.reshaped {
@@ -215,7 +215,7 @@ func (f *folder) prune() {
 		}
 	}
 	f.stores = slices.DeleteFunc(f.stores, func(st *store) bool {
-		return st.data == nil && len(f.writers[st])+len(f.readers[st]) == 0
+		return !st.constant() && len(f.writers[st])+len(f.readers[st]) == 0
 	})
 }
 

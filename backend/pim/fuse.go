@@ -186,7 +186,7 @@ func (p *plan) unspill() {
 	for {
 		var small *store
 		for _, st := range p.stores {
-			if st.spilled && st.data == nil && !st.inner && !st.tried && (small == nil || st.size < small.size) {
+			if st.spilled && !st.constant() && !st.inner && !st.tried && (small == nil || st.size < small.size) {
 				small = st
 			}
 		}

@@ -30,7 +30,7 @@ func (p *plan) makeBlobs() {
 			}
 			b := blob{data: slices.Clip(s.kernel.params(part))}
 			for _, t := range s.in {
-				if t.store.data == nil || t.store.spilled {
+				if !t.store.constant() || t.store.spilled {
 					b.consts = append(b.consts, -1)
 					continue
 				}
@@ -109,13 +109,21 @@ func (p *plan) layOut() layout {
 	}
 	const align = 64
 	at := roundUp(p.constBytes, align)
+	home := func(st *store) {
+		st.dram = at
+		at = roundUp(at+st.constBytes(), align)
+	}
 	for _, st := range p.stores {
 		if st.data != nil && st.spilled {
-			st.dram = at
-			at = roundUp(at+int64(len(st.data)), align)
+			home(st)
 		}
 	}
 	m := layout{stored: at}
+	for _, st := range p.stores {
+		if st.absent > 0 {
+			home(st)
+		}
+	}
 	for d := range onDie {
 		start := at
 		if d == 0 {

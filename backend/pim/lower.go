@@ -74,6 +74,11 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 			return nil, err
 		}
 	}
+	for _, st := range l.stores {
+		if st.absent > 0 && !st.remote {
+			return nil, fmt.Errorf("constant %q is described, not stored: only weights of products and tables that rows are looked up in may be", st.name)
+		}
+	}
 	l.foldTransposes()
 	for i, s := range l.steps {
 		s.index = i
@@ -207,6 +212,11 @@ func (l *lowering) value(id ir.ValueID) (*tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.g.IsDescribed(id) {
+		t.store.absent = t.dims.numel() * int64(t.elem)
+		l.vals[id] = t
+		return t, nil
+	}
 	if t.store.data, err = bytesOf(l.g.Value(id).Const); err != nil {
 		return nil, err
 	}
@@ -308,7 +318,7 @@ func (l *lowering) withBorder(t *tensor, w *window, out dims) *tensor {
 		return t
 	}
 	s := t.store
-	if s.whole || t.reshaped || s.data != nil || t.dims[1] != s.dims[1] || t.dims[2] != s.dims[2] || s.bordered && s.fill != t.zero {
+	if s.whole || t.reshaped || s.constant() || t.dims[1] != s.dims[1] || t.dims[2] != s.dims[2] || s.bordered && s.fill != t.zero {
 		t = l.copied(t)
 		s = t.store
 	}
@@ -335,7 +345,7 @@ func (l *lowering) output(id ir.ValueID) error {
 	}
 	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})
 	l.opened = true
-	if s := t.store; !t.isWhole() || s.data != nil || s.input || s.output {
+	if s := t.store; !t.isWhole() || s.constant() || s.input || s.output {
 		t = l.copied(t)
 	}
 	t.store.output = true

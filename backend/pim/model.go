@@ -23,6 +23,7 @@ type store struct {
 	elem   int
 	tens   []*tensor
 	data   []byte // constants: the elements
+	absent int64  // constants that are described: the bytes that data would have
 	remote bool   // constants that stay in DRAM and are read from there entry by entry
 	fill   int    // value of the border, when bordered
 	whole  bool   // a reshaped tensor needs all of it, dense, without border
@@ -43,6 +44,12 @@ type store struct {
 	writers []*step
 	readers []*step
 }
+
+// constant reports whether s holds a constant.
+func (s *store) constant() bool { return s.data != nil || s.absent > 0 }
+
+// constBytes returns the size of the constant in s.
+func (s *store) constBytes() int64 { return int64(len(s.data)) + s.absent }
 
 // window returns the view of t in a buffer that holds box b of its store.
 func (t *tensor) window(addr int64, b box) view {

@@ -53,7 +53,7 @@ func (p *plan) placeBuffers() error {
 	p.align = pageSize(size)
 	for _, st := range p.stores {
 		// Constant operands that are large stay in DRAM.
-		st.spilled, st.inner, st.tried = st.remote || int64(len(st.data)) > size/8, false, false
+		st.spilled, st.inner, st.tried = st.remote || st.constBytes() > size/8, false, false
 	}
 	for _, s := range p.steps {
 		s.group = nil
@@ -163,7 +163,7 @@ func (p *plan) collect(room int64) error {
 	p.inherit()
 	place := map[*store]int{} // index of the item
 	for _, st := range p.inOrder {
-		if st.data != nil || st.spilled || st.size == 0 {
+		if st.constant() || st.spilled || st.size == 0 {
 			continue
 		}
 		first, last := len(p.steps), -1
@@ -246,7 +246,7 @@ func (p *plan) inherit() {
 
 func (p *plan) canInherit(s *step, t *tensor) bool {
 	from, to := t.store, s.out.store
-	if from == to || from.spilled || to.spilled || from.data != nil || len(to.writers) != 1 || t.reshaped ||
+	if from == to || from.spilled || to.spilled || from.constant() || len(to.writers) != 1 || t.reshaped ||
 		t.dims != from.dims || s.out.dims != to.dims || from.dims != to.dims || !slices.Equal(from.boxes, to.boxes) {
 		return false
 	}

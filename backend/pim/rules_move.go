@@ -15,12 +15,12 @@ func (l *lowering) reshape() error {
 		return err
 	}
 	d := dimsOf(l.outType().Shape)
-	if x.store.data != nil {
+	if x.store.constant() {
 		t, err := l.fresh(l.op.Out)
 		if err != nil {
 			return err
 		}
-		t.store.data = x.store.data
+		t.store.data, t.store.absent = x.store.data, x.store.absent
 		l.vals[l.op.Out] = t
 		return nil
 	}
@@ -149,7 +149,7 @@ func (l *lowering) slice() error {
 	if len(shape) > 4 && out[0] != x.dims[0] {
 		return errors.New("cuts the leading dimensions of more than four")
 	}
-	if steps == [4]int{1, 1, 1, 1} && !x.reshaped && x.store.data == nil {
+	if steps == [4]int{1, 1, 1, 1} && !x.reshaped && !x.store.constant() {
 		off := x.off
 		for i := range off {
 			off[i] += starts[i]
@@ -374,7 +374,7 @@ func (l *lowering) concat() error {
 // canMove reports whether the store of t may become a part of y's.
 func (l *lowering) canMove(t *tensor, axis int, y *tensor) bool {
 	s := t.store
-	if t.reshaped || !t.isWhole() || s.whole || s.input || s.output || s.data != nil || s == y.store {
+	if t.reshaped || !t.isWhole() || s.whole || s.input || s.output || s.constant() || s == y.store {
 		return false
 	}
 	return !s.bordered || axis == 3 && s.fill == y.zero && (!y.store.bordered || y.store.fill == s.fill)

@@ -137,7 +137,7 @@ func (l *lowering) lookUp() error {
 		return err
 	}
 	k.elem = x.elem
-	if data := x.store.data; data != nil && int64(len(data)) > l.chip.Scratchpad.Bytes.Int()/tableShare {
+	if n := x.store.constBytes(); x.store.absent > 0 || n > l.chip.Scratchpad.Bytes.Int()/tableShare {
 		x.store.remote = true
 		k.home = x.store
 	} else {

@@ -291,7 +291,7 @@ func (p *plan) fetchCycles(s *step, parts []box, limit int64) int64 {
 	moved := false
 	for i, t := range s.in {
 		st := t.store
-		if st.data != nil {
+		if st.constant() {
 			continue
 		}
 		f.wants = f.wants[:len(parts)]
@@ -364,7 +364,7 @@ func (p *plan) fetchFloor(s *step, parts []box) int64 {
 	var lacks [3]int64
 	for i, t := range s.in {
 		st := t.store
-		if st.data != nil || len(st.writers) != 1 || st.writers[0] == s {
+		if st.constant() || len(st.writers) != 1 || st.writers[0] == s {
 			continue
 		}
 		w := st.writers[0]
@@ -537,7 +537,7 @@ func (p *plan) spread() {
 	for _, st := range p.stores {
 		st.boxes = make([]box, p.clusters)
 		st.got = make([]box, p.clusters)
-		if st.data != nil {
+		if st.constant() {
 			continue
 		}
 		for j := range st.boxes {
