@@ -21,7 +21,7 @@ func (q *quantiser) describedWeights(op *ir.Op, id ir.ValueID) ir.ValueID {
 	channels := shape[axis]
 	per := ir.Numel(shape) / channels
 	d := ir.I8
-	if q.weightBits == 4 && per >= fewWeights {
+	if q.bitsOf(op) == 4 {
 		d = ir.I4
 	}
 	scale := describedScale(std, per, d)
