@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"situ/ir"
 )
@@ -101,7 +102,7 @@ func Check(ctx context.Context, dirs []string, o CheckOptions, yield func(CheckR
 		}
 	}
 	if found == 0 {
-		return fmt.Errorf("no folder with model.onnx and test_data_set_* below %v", dirs)
+		return fmt.Errorf("no folder with model.onnx and test_data_set_* below %s", strings.Join(dirs, ", "))
 	}
 	return nil
 }

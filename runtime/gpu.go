@@ -87,6 +87,7 @@ func (r *Result) steadyGPU(ctx context.Context, p *Prepared, t *Target, sets [][
 		}
 	}
 	if err != nil { // one input may run where a batch does not
+		r.SteadyAlone = true
 		r.Notes = append(r.Notes, fmt.Sprintf("steady figures are those of one input after the other: batch %d: %v", n, err))
 		return nil
 	}
@@ -131,7 +132,7 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 	r := &gpuRun{Report: rep, method: Counted, outputs: c.outputs}
 	if c.outputs == nil {
 		r.method = Sampled
-		r.notes = append(r.notes, fmt.Sprintf("counted on samples: %.2g %% of the thread instructions ran, in part of the blocks of %d of %d launches", 100*c.ran, c.sampled, len(c.counts)))
+		r.notes = append(r.notes, fmt.Sprintf("counted on samples: %s of the thread instructions ran, in part of the blocks of %d of %d launches", Percent(c.ran), c.sampled, len(c.counts)))
 	}
 	return r, nil
 }

@@ -145,22 +145,22 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 // lowUtilisation is the share of the arrays' peak below which a report says why.
 const lowUtilisation = 0.2
 
-// explain says in a line what one input waits for when the arrays are mostly
+// explain says in a line what one run waits for when the arrays are mostly
 // idle: how busy each kind of unit is, and the layer that takes longest.
 func explain(r *emulator.Report, p *isa.Program, t *Target) string {
 	if r.Utilisation >= lowUtilisation || r.LatencyPS == 0 {
 		return ""
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "one input uses %.2g %% of the arrays' peak:", 100*r.Utilisation)
+	fmt.Fprintf(&s, "one run uses %s of the arrays' peak:", Percent(r.Utilisation))
 	if used, all := len(p.Main), t.Chip.NumClusters(); used < all {
-		fmt.Fprintf(&s, " %d of %d clusters are used, and", used, all)
+		fmt.Fprintf(&s, " on %d of %d clusters,", used, all)
 	}
 	for i, u := range r.Units {
 		if i > 0 {
 			s.WriteString(",")
 		}
-		fmt.Fprintf(&s, " %s busy %.2g %%", u.Name, 100*u.Share)
+		fmt.Fprintf(&s, " %s busy %s", u.Name, Percent(u.Share))
 	}
 	s.WriteString(" of the time")
 	var longest *emulator.Layer
@@ -170,7 +170,7 @@ func explain(r *emulator.Report, p *isa.Program, t *Target) string {
 		}
 	}
 	if longest != nil {
-		fmt.Fprintf(&s, "; longest is %s %q with %.2g %%", longest.Op, longest.Name, 100*float64(longest.EndPS-longest.StartPS)/float64(r.LatencyPS))
+		fmt.Fprintf(&s, "; longest is %s %q with %s", longest.Op, longest.Name, Percent(float64(longest.EndPS-longest.StartPS)/float64(r.LatencyPS)))
 	}
 	return s.String()
 }
@@ -261,9 +261,9 @@ func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor
 	return res, outputs, nil
 }
 
-// mapping says in words how a chip is used for one input and at steady state.
+// mapping says in words how a chip is used for one run and at steady state.
 func mapping(one, many *isa.Program, replicas int, t *Target) string {
-	s := fmt.Sprintf("one input uses %d of %d clusters", len(one.Main), t.Chip.NumClusters())
+	s := fmt.Sprintf("one run uses %d of %d clusters", len(one.Main), t.Chip.NumClusters())
 	if t.Chip.NumClusters() == 1 {
 		return "one cluster; consecutive inputs overlap"
 	}

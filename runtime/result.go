@@ -18,10 +18,14 @@ type Result struct {
 	UtilisationTP float64 `json:"utilisation_throughput"`
 	Mapping       string  `json:"mapping,omitempty"` // how the chip is used, and why it is not used better
 
-	Energy     Energy `json:"energy_j"`        // of one inference alone on the target
-	Steady     Energy `json:"energy_steady_j"` // of one inference at the steady throughput
-	Bytes      Bytes  `json:"bytes"`           // of one inference
-	Compulsory int64  `json:"compulsory_bytes"`
+	Energy Energy `json:"energy_j"`        // of one inference alone on the target
+	Steady Energy `json:"energy_steady_j"` // of one inference at the steady throughput
+	// SteadyAlone says that the steady figures are those of one input after the other,
+	// as no larger batch could be run.
+	SteadyAlone bool `json:"steady_alone,omitempty"`
+
+	Bytes      Bytes `json:"bytes"` // of one inference
+	Compulsory int64 `json:"compulsory_bytes"`
 
 	// Load is the one-time cost of making weights resident; nil where each
 	// inference fetches them.

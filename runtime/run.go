@@ -37,7 +37,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 		return nil, err
 	}
 	if t.Chip == nil {
-		return nil, fmt.Errorf("%s is a GPU, which situ compares by a model and does not run; use situ compare", t.Name)
+		return nil, fmt.Errorf("%s is a GPU: situ compare --on %s counts what it costs, situ check --executor gpu --on %s compares outputs, and --on cuda runs a model on a GPU of this machine", t.Name, on, on)
 	}
 	given, err := givenInputs(o.Inputs)
 	if err != nil {

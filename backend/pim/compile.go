@@ -356,16 +356,15 @@ func (p *plan) accumulatorBytes() int64 {
 	return 0
 }
 
-// weightBytes returns the size of the model's weights and biases, each once.
+// weightBytes returns the size of the constants of the model, each once: weights,
+// biases, tables.
 func (p *plan) weightBytes() int64 {
 	n := int64(0)
+	seen := make([]bool, len(p.g.Values))
 	for i := range p.g.Ops {
-		op := &p.g.Ops[i]
-		if op.Kind != ir.Conv2D && op.Kind != ir.MatMul {
-			continue
-		}
-		for _, id := range op.In[1:] {
-			if id >= 0 && p.g.IsConst(id) {
+		for _, id := range p.g.Ops[i].In {
+			if id >= 0 && p.g.IsConst(id) && !seen[id] {
+				seen[id] = true
 				n += p.g.Type(id).Bytes()
 			}
 		}

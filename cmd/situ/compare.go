@@ -27,6 +27,9 @@ func compareCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := mayWrite(html, force); err != nil {
+				return err
+			}
 			stop := spinner(cmd, "comparing")
 			cmp, err := runtime.Compare(cmd.Context(), args[0], split(on), mo, qf.o, co)
 			stop()

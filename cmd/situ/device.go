@@ -52,6 +52,9 @@ held against the evaluator's. Everything measured goes into one JSON file.`,
 				return fmt.Errorf("--repeat %d: at least 1", o.Repeat)
 			}
 			o.Tests = args
+			if err := mayWrite(out, force); err != nil {
+				return err
+			}
 			stop := spinner(cmd, "measuring")
 			r, err := runtime.CheckDevice(cmd.Context(), o, func(string) {})
 			stop()

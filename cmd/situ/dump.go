@@ -26,6 +26,9 @@ func dumpCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := mayWrite(out, force); err != nil {
+				return err
+			}
 			stages, err := runtime.Dump(cmd.Context(), args[0], after, mo, qf.o)
 			if err != nil {
 				return err

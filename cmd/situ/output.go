@@ -16,13 +16,25 @@ type output struct {
 	path string // the wanted name; "" for a device or pipe, which is written to directly
 }
 
-// create begins a file. It refuses to replace one unless force is set, so that
-// nothing the user made is lost by a slip of the flag.
+// mayWrite refuses to replace a file unless force is set, so that nothing the user
+// made is lost by a slip of the flag. Commands that work for long ask before they
+// begin; "" and "-" name no file.
+func mayWrite(path string, force bool) error {
+	if force || path == "" || path == "-" {
+		return nil
+	}
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("%s exists; give --force to replace it", path)
+	}
+	return nil
+}
+
+// create begins a file where mayWrite lets it.
 func create(path string, force bool) (*output, error) {
+	if err := mayWrite(path, force); err != nil {
+		return nil, err
+	}
 	if st, err := os.Stat(path); err == nil {
-		if !force {
-			return nil, fmt.Errorf("%s exists; give --force to replace it", path)
-		}
 		if !st.Mode().IsRegular() {
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
 			return &output{File: f}, err

@@ -19,9 +19,10 @@ func quantiseCmd() *cobra.Command {
 		Use:   "quantise MODEL",
 		Short: "Write a float model as a quantised ONNX model (QDQ) that other tools run too",
 		Long: `Chooses scales and zero points as the other commands do and writes the model with
-QuantizeLinear/DequantizeLinear pairs (opset 21): int8 activations, int8 or int4
-weights with a scale per channel, int32 biases of convolutions. Inputs and outputs
-keep their names, types and layouts; symbolic dimensions get the sizes of --dim.`,
+QuantizeLinear/DequantizeLinear pairs (opset 20, or 21 with codes of 4 or 16 bits):
+uint8 activations, int8 or int4 weights with a scale per channel, int32 biases of
+convolutions. Inputs and outputs keep their names, types and layouts; symbolic
+dimensions get the sizes of --dim.`,
 		Example: "  situ quantise model.onnx -o model.int8.onnx --calibration images/",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,6 +32,9 @@ keep their names, types and layouts; symbolic dimensions get the sizes of --dim.
 			}
 			if out == "" {
 				return errors.New("quantise needs -o FILE for the model")
+			}
+			if err := mayWrite(out, force); err != nil {
+				return err
 			}
 			stop := spinner(cmd, "quantising")
 			r, err := runtime.Quantise(cmd.Context(), args[0], mo, qf.o)
@@ -54,6 +58,7 @@ keep their names, types and layouts; symbolic dimensions get the sizes of --dim.
 	mf.add(c.Flags())
 	qf.add(c.Flags())
 	fs := c.Flags()
+	fs.Lookup("weights").Usage = "weights: int8 or int4"
 	fs.StringVarP(&out, "output", "o", "", "ONNX file to write")
 	fs.BoolVar(&force, "force", false, "replace the file if it exists")
 	return c

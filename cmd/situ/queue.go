@@ -63,7 +63,7 @@ Ctrl-C ends a worker, and so does --idle.`,
 				if err2 := printJSON(cmd.OutOrStdout(), map[string]any{"tasks": n, "seconds": time.Since(began).Seconds()}); err == nil {
 					err = err2
 				}
-			} else {
+			} else if n > 0 || err == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "situ: %d tasks finished\n", n)
 			}
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,11 @@ inputs are used.`,
 			}
 			if repeat < 1 {
 				return fmt.Errorf("--repeat %d: at least 1", repeat)
+			}
+			if outputs != "" {
+				if err := mayWrite(filepath.Join(outputs, "output_0.npy"), force); err != nil {
+					return err
+				}
 			}
 			o := runtime.RunOptions{Inputs: inputs, Repeat: repeat}
 			if n, ok := runtime.CUDATarget(on); ok {
@@ -139,6 +145,9 @@ package llvm), plan.json (buffers and launches) and constants.bin.`,
 			}
 			if cmd.Flags().Changed("sm") {
 				return fmt.Errorf("--sm is for GPUs; %s is none", t.Name)
+			}
+			if err := mayWrite(out, force); err != nil {
+				return err
 			}
 			stop := spinner(cmd, "compiling")
 			r, err := runtime.Compile(cmd.Context(), args[0], t, mo, qf.o)

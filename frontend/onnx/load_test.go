@@ -124,7 +124,7 @@ func TestParseErrors(t *testing.T) {
 		want string
 	}{
 		{"empty", nil, "empty file"},
-		{"text", []byte("hello, this is no model"), "malformed protobuf"},
+		{"text", []byte("hello, this is no model"), "malformed protobuf, perhaps not an ONNX file"},
 		{"truncated", whole[:len(whole)-3], "ends too early"},
 		{"length beyond the end", []byte{7<<3 | 2, 0xff, 0xff, 0xff, 0xff, 7}, "ModelProto.graph: the data ends too early"},
 		{"deep nesting", deep, "nested more than"},

@@ -96,8 +96,8 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		}
 		return Unit(r.Load.EnergyJ, "J")
 	})
-	row("utilisation, one run", func(r *runtime.Result) string { return percent(r.Utilisation) })
-	row("utilisation, steady", func(r *runtime.Result) string { return percent(r.UtilisationTP) })
+	row("utilisation, one run", func(r *runtime.Result) string { return runtime.Percent(r.Utilisation) })
+	row("utilisation, steady", func(r *runtime.Result) string { return runtime.Percent(r.UtilisationTP) })
 	if err := g.write(w); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 		b.WriteString("\n" + wrap(s) + "\n")
 	}
 	if acc != nil {
-		fmt.Fprintf(&b, "\ntop-1 on %d test images: %s (float %s)", acc.Images, percent(acc.Fixed), percent(acc.Float))
+		fmt.Fprintf(&b, "\ntop-1 on %d test images: %s (float %s)", acc.Images, runtime.Percent(acc.Fixed), runtime.Percent(acc.Float))
 		if acc.SameBits {
 			b.WriteString("; emulator and reference evaluator agree on every bit of these, too")
 		}
@@ -225,19 +225,6 @@ func anyEnergy(rs []*runtime.Result, l level) bool {
 	return false
 }
 
-func percent(x float64) string {
-	switch p := 100 * x; {
-	case p == 0:
-		return "0 %"
-	case p < 0.1:
-		return fmt.Sprintf("%.2g %%", p)
-	case p < 10:
-		return fmt.Sprintf("%.2f %%", p)
-	default:
-		return fmt.Sprintf("%.1f %%", p)
-	}
-}
-
 func fallbacks(fs []runtime.Fallback) string {
 	var parts []string
 	for i, f := range fs {
@@ -245,7 +232,7 @@ func fallbacks(fs []runtime.Fallback) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(fs)-i))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%s %q (%s of the element operations)", f.Op, f.Node, percent(f.Share)))
+		parts = append(parts, fmt.Sprintf("%s %q (%s of the element operations)", f.Op, f.Node, runtime.Percent(f.Share)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -70,10 +70,16 @@ func conclude(rs []*runtime.Result, steady bool) string {
 	}
 	if b, w := best.Steady.Total, worst.Steady.Total; steady && b > 0 && w > 0 {
 		if b <= w {
-			s += fmt.Sprintf(" At steady state it is %s against %s, %s less.", Unit(b, "J"), Unit(w, "J"), Times(w/b))
+			s += fmt.Sprintf(" At steady state it is %s against %s, %s less", Unit(b, "J"), Unit(w, "J"), Times(w/b))
 		} else {
-			s += fmt.Sprintf(" At steady state the order turns: %s against %s.", Unit(b, "J"), Unit(w, "J"))
+			s += fmt.Sprintf(" At steady state the order turns: %s against %s", Unit(b, "J"), Unit(w, "J"))
 		}
+		for _, r := range []*runtime.Result{best, worst} {
+			if r.SteadyAlone {
+				s += fmt.Sprintf(", but %s runs one input after the other there", r.Target)
+			}
+		}
+		s += "."
 	}
 	if best.LatencyS > 1.05*worst.LatencyS {
 		s += fmt.Sprintf(" %s takes it %s longer.", what, Times(best.LatencyS/worst.LatencyS))

@@ -66,7 +66,7 @@ func DeviceCheck(w io.Writer, c *runtime.DeviceCheck) error {
 	default:
 		speed := Unit(m.OpsPerS, "OPS")
 		if m.PeakShare > 0 {
-			speed += ", " + percent(m.PeakShare) + " of peak"
+			speed += ", " + runtime.Percent(m.PeakShare) + " of peak"
 		}
 		bits := fmt.Sprintf("the same bits in %d rows", m.Rows)
 		if !m.BitExact {

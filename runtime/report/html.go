@@ -14,7 +14,7 @@ import (
 var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"unit": Unit, "bytes": Bytes, "percent": percent, "dims": dimensions,
+	"unit": Unit, "bytes": Bytes, "percent": runtime.Percent, "dims": dimensions,
 }).Parse(pageText))
 
 type section struct {

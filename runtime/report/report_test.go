@@ -59,6 +59,10 @@ func TestConclusion(t *testing.T) {
 	if c := Conclusion(rs[:1]); c != "" {
 		t.Errorf("one target gives a conclusion: %s", c)
 	}
+	rs[1].SteadyAlone = true
+	if c := Conclusion(rs); !strings.Contains(c, "2.00 µJ against 1.00 µJ, but gpu runs one input after the other there. One") {
+		t.Errorf("steady figures without a batch: %s", c)
+	}
 	rs[1].Energy = rs[0].Energy
 	if c := Conclusion(rs); c != "pim and gpu need about the same energy." {
 		t.Errorf("equal targets: %s", c)

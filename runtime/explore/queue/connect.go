@@ -74,7 +74,9 @@ func connect(s *Server, name string) (*conn, error) {
 		opts = append(opts, nats.RootCAs(s.TLSCA))
 	}
 	var err error
-	if c.nc, err = nats.Connect(s.URL, opts...); err != nil {
+	if c.nc, err = nats.Connect(s.URL, opts...); errors.Is(err, nats.ErrNoServers) {
+		return nil, fmt.Errorf("queue %s: no NATS server answers there: start one with nats-server -js", redacted(s.URL))
+	} else if err != nil {
 		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), err)
 	}
 	if c.js, err = jetstream.New(c.nc); err == nil {
