@@ -7,6 +7,26 @@ import (
 	"testing"
 )
 
+// TestCompulsory: what must cross the edge of a chip is of the model and the batch,
+// whatever the target.
+func TestCompulsory(t *testing.T) {
+	c, err := Compare(context.Background(), filepath.Join(sharedDir(t, "onnx", "models"), "bert-toy-6l", "model.onnx"), []string{"edge-dimc", "corsair-card", "h100"},
+		ModelOptions{Dims: map[string]int64{"batch": 1, "max_seq_len_in_batch": 4}}, QuantOptions{}, CompareOptions{Batches: []int{1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[int]int64{}
+	for _, r := range c.Results {
+		if want, ok := of[r.Batch]; ok && r.Compulsory != want {
+			t.Errorf("%s at batch %d: %d compulsory bytes, elsewhere %d", r.Target, r.Batch, r.Compulsory, want)
+		}
+		of[r.Batch] = r.Compulsory
+	}
+	if of[2] >= of[1] || of[2] <= of[1]/2 {
+		t.Errorf("%d compulsory bytes an input at batch 2, %d at batch 1", of[2], of[1])
+	}
+}
+
 // TestCompareVariants compares a card with variants of it that differ only in
 // energies, to which every program fits alike: each must be charged its own.
 func TestCompareVariants(t *testing.T) {
