@@ -47,9 +47,13 @@ func tensorBytes(t *ir.Tensor) []byte {
 	return b
 }
 
-// sameBits runs a program and the evaluator and compares every output.
+// sameBits runs a program, which must be valid, and the evaluator and compares
+// every output.
 func sameBits(t fataler, g *ir.Graph, c *arch.Chip, p *isa.Program, in []*ir.Tensor) {
 	t.Helper()
+	if err := isa.Validate(p); err != nil {
+		t.Fatalf("%v\n%v", err, g)
+	}
 	e, err := eval.New(g)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -148,9 +152,6 @@ func TestBits(t *testing.T) {
 			prog, err := p.program(Options{})
 			if err != nil {
 				t.Fatalf("%v", err)
-			}
-			if err := isa.Validate(prog); err != nil {
-				t.Fatalf("%v\n%v", err, g)
 			}
 			sameBits(t, g, c, prog, in)
 		}

@@ -198,7 +198,7 @@ var kindLimits = [...]limit{
 const maxAddr = NumRegs<<addrRegShift - 1
 
 // nameLimits are the ranges of operands that are narrower than their kind's,
-// by name, wherever they occur.
+// by name, wherever they occur, or by mnemonic and name.
 var nameLimits = map[string]limit{
 	"wbits": {4, 8, true}, "planes": {lo: 1, hi: 3}, "accumulate": {0, 1, true}, "b_step": {0, 1, true}, "log": {0, 1, true}, "per_count": {0, 1, true},
 	"lo": {hi: 255}, "hi": {hi: 255}, "zero": {hi: 255}, "value": {hi: 255}, "za": {hi: 255}, "zb": {hi: 255},
@@ -206,7 +206,7 @@ var nameLimits = map[string]limit{
 	"m": {lo: math.MinInt32, hi: math.MaxInt32}, "ma": {lo: math.MinInt32, hi: math.MaxInt32}, "mb": {lo: math.MinInt32, hi: math.MaxInt32},
 	"pad_t": {hi: 1 << 24}, "pad_l": {hi: 1 << 24}, "pad_b": {hi: 1 << 24}, "pad_r": {hi: 1 << 24},
 	"y0": {lo: -1 << 24, hi: 1 << 24}, "x0": {lo: -1 << 24, hi: 1 << 24},
-	"type": {hi: int64(NumDTypes) - 1}, "to": {hi: int64(NumDTypes) - 1}, "from": {hi: int64(NumDTypes) - 1}, "size": {lo: 1, hi: 8},
+	"type": {hi: int64(NumDTypes) - 1}, "to": {hi: int64(NumDTypes) - 1}, "from": {hi: int64(NumDTypes) - 1}, "select size": {lo: 1, hi: 8},
 	"offset": {lo: math.MinInt16, hi: math.MaxUint16},
 }
 
@@ -221,7 +221,10 @@ func init() {
 	for op := range table {
 		firstCluster[op] = -1
 		for i, o := range table[op].Operands {
-			l, ok := nameLimits[o.Name]
+			l, ok := nameLimits[table[op].Mnemonic+" "+o.Name]
+			if !ok {
+				l, ok = nameLimits[o.Name]
+			}
 			if !ok {
 				l = kindLimits[o.Kind]
 			}
