@@ -2,6 +2,7 @@ package passes
 
 import (
 	"math"
+	"slices"
 
 	"situ/ir"
 )
@@ -16,6 +17,10 @@ import (
 //
 //   - An operand of softmax counts as no less than softmaxReach below the greatest
 //     of its row.
+//   - A row of it that lies 255 times as far below another does not count: with a
+//     range that held both, a step would be more than softmax can see, so that all
+//     rows were lost. Such a row is masked as a whole, as that of padding is; its
+//     elements saturate, all to the same share.
 //   - An operand of a sum that only a softmax can see counts as no less than its
 //     floor: with the greatest possible other operand the sum is then at the bottom
 //     of its own range.
@@ -85,20 +90,28 @@ func (m *masks) reachable(id ir.ValueID, t *ir.Tensor) []float32 {
 	if !m.alone[id] || m.axis[id] < 0 {
 		return data
 	}
-	n, inner := t.Shape[m.axis[id]], ir.Numel(t.Shape[m.axis[id]+1:])
-	if n == 0 || inner == 0 {
+	if len(data) == 0 {
 		return data
 	}
-	out := make([]float32, len(data))
-	reach := float32(softmaxReach(n))
-	for first := range len(data) / n {
-		at := first/inner*inner*n + first%inner
-		top := data[at]
+	n, inner := t.Shape[m.axis[id]], ir.Numel(t.Shape[m.axis[id]+1:])
+	tops := make([]float32, len(data)/n)
+	for row := range tops {
+		at := row/inner*inner*n + row%inner
+		tops[row] = data[at]
 		for k := range n {
-			top = max(top, data[at+k*inner])
+			tops[row] = max(tops[row], data[at+k*inner])
 		}
+	}
+	out := make([]float32, 0, len(data))
+	reach := float32(softmaxReach(n))
+	far := slices.Max(tops) - 255*reach
+	for row, top := range tops {
+		if top < far {
+			continue
+		}
+		at := row/inner*inner*n + row%inner
 		for k := range n {
-			out[at+k*inner] = max(data[at+k*inner], top-reach)
+			out = append(out, max(data[at+k*inner], top-reach))
 		}
 	}
 	return out

@@ -139,3 +139,42 @@ func TestMasksElsewhere(t *testing.T) {
 		t.Errorf("error %v, want one that names the constant", err)
 	}
 }
+
+// TestMaskedRows: a row that is masked as a whole, as that of padding is, takes
+// nothing from the others, and its elements have the same share. There may be no
+// rows at all.
+func TestMaskedRows(t *testing.T) {
+	const whole = 3
+	rng := rand.New(rand.NewPCG(43, 44))
+	for _, far := range []string{"-10000", "-1e9", "-3.4028235e38"} {
+		g, err := ir.Parse(fmt.Sprintf("graph \"rows\" {\n%%0 = input \"x\" : f32[2,8,8]\n%%1 = input \"z\" : f32[1,8,8]\n%s\noutput %%5\n}",
+			strings.ReplaceAll(maskGraphs["selection"], "FAR", far)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := maskInputs(rng, 0)
+		clear(ir.Data[float32](in[1])[8*whole : 8*whole+8])
+		for _, method := range []Method{MinMax, Percentile, MSE} {
+			res, err := Run(g, Config{Quant: Quantisation{Inputs: [][]*ir.Tensor{in}, Method: method}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runGraph(t, res.Graph, in)[0]
+			if db := sqnr(got, runGraph(t, g, in)[0]); db < 24 {
+				t.Errorf("%s, %s: %.1f dB", far, method, db)
+			}
+			for i, y := range ir.Data[float32](got)[8*whole : 8*whole+8] {
+				if y != 1.0/8 {
+					t.Errorf("%s, %s: element %d of the masked row is %g", far, method, i, y)
+				}
+			}
+		}
+	}
+	g, err := ir.Parse("graph \"none\" {\n%0 = input \"x\" : f32[0,8]\n%1 = softmax %0 {axis=1} : f32[0,8]\noutput %1\n}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(g, Config{Quant: Quantisation{Inputs: [][]*ir.Tensor{{ir.NewTensor(ir.F32, []int{0, 8}, []float32{})}}}}); err != nil {
+		t.Error(err)
+	}
+}
