@@ -290,7 +290,7 @@ type preparation struct {
 
 func newPreparation(g *ir.Graph, o DataOptions) (*preparation, error) {
 	if len(g.Inputs) != 1 || g.Type(g.Inputs[0]).DType != ir.F32 {
-		return nil, fmt.Errorf("model %q takes %s; labelled data is for models with one float32 input, a pair X.npy,Y.npy also for one of integers", g.Name, describeInputs(g))
+		return nil, fmt.Errorf("model %q takes %s; labelled data is for models with one float32 input, a pair X.npy,Y.npy also for one of integers", g.Name, describeInputs(g, fewInputs))
 	}
 	p := &preparation{shape: g.Type(g.Inputs[0]).Shape, scale: o.Scale, mean: o.Mean, std: o.Std, channel: -1}
 	if p.scale == 0 {

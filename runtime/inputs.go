@@ -120,7 +120,7 @@ func readInputs(path string) ([][]named, error) {
 // every name is known and by position otherwise, and checks types and shapes.
 func bind(g *ir.Graph, set []named) ([]*ir.Tensor, error) {
 	if len(set) != len(g.Inputs) {
-		return nil, fmt.Errorf("model %q takes %d inputs (%s), %d given", g.Name, len(g.Inputs), describeInputs(g), len(set))
+		return nil, fmt.Errorf("model %q takes %d inputs (%s), %d given", g.Name, len(g.Inputs), describeInputs(g, fewInputs), len(set))
 	}
 	order := make([]*ir.Tensor, len(set))
 	byName := true
@@ -161,11 +161,18 @@ func sameButOnes(a, b []int) bool {
 	return slices.Equal(a, b)
 }
 
-func describeInputs(g *ir.Graph) string {
+// fewInputs is how many inputs of a model an error names.
+const fewInputs = 6
+
+// describeInputs lists names, types and shapes of a graph's inputs, at most so many.
+func describeInputs(g *ir.Graph, most int) string {
 	var parts []string
-	for _, id := range g.Inputs {
+	for _, id := range g.Inputs[:min(most, len(g.Inputs))] {
 		v := g.Value(id)
 		parts = append(parts, fmt.Sprintf("%q %s%v", v.Name, v.Type.DType, v.Type.Shape))
+	}
+	if more := len(g.Inputs) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -181,7 +188,7 @@ func synthetic(g *ir.Graph, seed uint64) ([]*ir.Tensor, error) {
 	}
 	if n > most {
 		return nil, fmt.Errorf("model %q: its inputs (%s) have %.3g elements, at most %d are made: use a smaller batch or smaller inputs",
-			g.Name, describeInputs(g), n, most)
+			g.Name, describeInputs(g, fewInputs), n, most)
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x5170))
 	var out []*ir.Tensor

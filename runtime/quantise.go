@@ -9,6 +9,7 @@ import (
 
 	"situ/frontend/onnx"
 	"situ/ir"
+	"situ/models"
 )
 
 // QuantiseReport is the outcome of Quantise.
@@ -50,6 +51,9 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 	}
 	if f, err := weightFormat(q.Weights); err == nil && f.blocks {
 		return nil, fmt.Errorf("weights in %s: ONNX's blocks lie along one axis, those of a convolution here along all of K; int8 and int4 can be written", f.name)
+	}
+	if m.Graph != nil && m.Graph.Described() != ir.NoValue {
+		return nil, fmt.Errorf("model %s: %w", m.Name, models.ErrDescribed)
 	}
 	q.StopAfter = "quantise"
 	p, err := prepare(ctx, m, q, calibration)

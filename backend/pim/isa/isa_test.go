@@ -101,8 +101,8 @@ func TestOperandPositions(t *testing.T) {
 }
 
 // genOperand draws a value that Validate accepts.
-func genOperand(t *rapid.T, o Operand, clusters int) int64 {
-	if l, ok := nameLimits[o.Name]; ok {
+func genOperand(t *rapid.T, op Op, o Operand, clusters int) int64 {
+	if l, ok := narrowed(op, o.Name); ok {
 		if l.two {
 			return rapid.SampledFrom([]int64{l.lo, l.hi}).Draw(t, o.Name)
 		}
@@ -131,7 +131,7 @@ func genStream(t *rapid.T, clusters, layers int) Stream {
 	emit := func(op Op) {
 		in := Inst{Op: op}
 		for _, o := range op.Info().Operands {
-			in.Args = append(in.Args, genOperand(t, o, clusters))
+			in.Args = append(in.Args, genOperand(t, op, o, clusters))
 		}
 		s.Insts = append(s.Insts, in)
 		s.Layer = append(s.Layer, int32(rapid.IntRange(-1, layers-1).Draw(t, "layer")))

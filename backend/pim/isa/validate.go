@@ -210,6 +210,15 @@ var nameLimits = map[string]limit{
 	"offset": {lo: math.MinInt16, hi: math.MaxUint16},
 }
 
+// narrowed returns the range of an operand that is narrower than its kind's.
+func narrowed(op Op, name string) (limit, bool) {
+	l, ok := nameLimits[table[op].Mnemonic+" "+name]
+	if !ok {
+		l, ok = nameLimits[name]
+	}
+	return l, ok
+}
+
 // limits holds the range of every operand of the table, and firstCluster the
 // position of "first", behind which "count" stands, or −1.
 var (
@@ -221,10 +230,7 @@ func init() {
 	for op := range table {
 		firstCluster[op] = -1
 		for i, o := range table[op].Operands {
-			l, ok := nameLimits[table[op].Mnemonic+" "+o.Name]
-			if !ok {
-				l, ok = nameLimits[o.Name]
-			}
+			l, ok := narrowed(Op(op), o.Name)
 			if !ok {
 				l = kindLimits[o.Kind]
 			}
