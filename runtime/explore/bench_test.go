@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"fmt"
+	"os"
 	goruntime "runtime"
 	"syscall"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"situ/ir/irtest"
 	"situ/runtime"
+	"situ/runtime/explore/store"
 )
 
 // resnetSpace varies what a card's designers would; every point maps ResNet-18
@@ -26,27 +28,19 @@ parameters:
   array.input_bits_per_cycle: [1, 2, 4]
   noc.link_bytes_per_cycle: [64, 128, 256]
 search: {method: random}
-budget: {points: 1000}
+budget: {points: %d}
 `
 
 // BenchmarkResNet18Points takes design points of ResNet-18 at 224² through the
 // stages bound and estimate. Points a second are of processor time, which load on
 // the machine does not distort.
 func BenchmarkResNet18Points(b *testing.B) {
-	g, err := irtest.ResNet18(224)
-	if err != nil {
-		b.Fatal(err)
-	}
 	ctx := context.Background()
-	p, err := runtime.Prepare(ctx, &runtime.Model{Name: "resnet18", Graph: g}, runtime.QuantOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := resnet18(b)
 	for _, base := range []string{"corsair-chiplet", "corsair-card", "edge-dimc"} {
 		b.Run(base, func(b *testing.B) {
-			s := parse(b, fmt.Sprintf(resnetSpace, base))
-			ev := newEvaluator(s, openStore(b, ""))
-			ev.variants[variantKey{0, "int8", 1}] = &variant{prepared: p, batch: 1, idle: make(chan *runtime.Pricer, 1)}
+			s := parse(b, fmt.Sprintf(resnetSpace, base, 1000))
+			ev := evaluatorOf(s, openStore(b, ""), p)
 			search, _ := newProposer(s)
 			points := search.next(1000)
 			unfit := 0
@@ -72,6 +66,80 @@ func BenchmarkResNet18Points(b *testing.B) {
 			b.ReportMetric(float64(m.Sys-m.HeapReleased)/(1<<20), "MiB")
 		})
 	}
+}
+
+// BenchmarkWorkers explores the same space with one worker and with two, in turn.
+// What a loaded machine takes from both it takes from neither for long, so the
+// ratio is that of the best runs.
+func BenchmarkWorkers(b *testing.B) {
+	resnet := resnet18(b)
+	for _, c := range []struct {
+		name, space string
+		prepared    *runtime.Prepared
+	}{
+		{"digits", readExample(b, "digits.yaml"), nil},
+		{"card", readExample(b, "card.yaml"), nil},
+		{"resnet18", fmt.Sprintf(resnetSpace, "corsair-chiplet", 600), resnet},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var wall, cpu [2]time.Duration // the least, of one worker and of two
+			for b.Loop() {
+				for w := range wall {
+					s := parse(b, c.space)
+					ev := evaluatorOf(s, openStore(b, ""), c.prepared)
+					began, used := time.Now(), cpuTime(b)
+					if _, err := ev.run(context.Background(), Options{Workers: w + 1}); err != nil {
+						b.Fatal(err)
+					}
+					least(&wall[w], time.Since(began))
+					least(&cpu[w], cpuTime(b)-used)
+				}
+			}
+			b.ReportMetric(wall[0].Seconds(), "s/1")
+			b.ReportMetric(wall[1].Seconds(), "s/2")
+			b.ReportMetric(wall[0].Seconds()/wall[1].Seconds(), "×speed")
+			b.ReportMetric(cpu[1].Seconds()/cpu[0].Seconds(), "×cpu")
+		})
+	}
+}
+
+// least keeps the lesser of two durations, of which the first may be missing.
+func least(a *time.Duration, b time.Duration) {
+	if *a == 0 || b < *a {
+		*a = b
+	}
+}
+
+// resnet18 prepares ResNet-18 at 224² with synthetic weights.
+func resnet18(b *testing.B) *runtime.Prepared {
+	g, err := irtest.ResNet18(224)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := runtime.Prepare(context.Background(), &runtime.Model{Name: "resnet18", Graph: g}, runtime.QuantOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// evaluatorOf returns an evaluator whose only model is a prepared one, if it is
+// given, in the place of the space's.
+func evaluatorOf(s *Space, st *store.Store, p *runtime.Prepared) *evaluator {
+	ev := newEvaluator(s, st)
+	if p != nil {
+		ev.variants[variantKey{0, "int8", 1}] = &variant{prepared: p, hash: p.Model.Name, batch: 1, idle: make(chan *runtime.Pricer, idlePricers)}
+	}
+	return ev
+}
+
+// readExample returns an example of the documentation.
+func readExample(t testing.TB, name string) string {
+	b, err := os.ReadFile("../../docs/examples/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // cpuTime returns the processor time of this process.

@@ -131,6 +131,12 @@ func hashOf(b []byte) string {
 // cancelled it returns an error that wraps the context's; what was computed stays
 // in the store, and a run with Resume goes on from there.
 func Run(ctx context.Context, s *Space, st *store.Store, o Options) (*Report, error) {
+	return newEvaluator(s, st).run(ctx, o)
+}
+
+// run explores the evaluator's space.
+func (ev *evaluator) run(ctx context.Context, o Options) (*Report, error) {
+	s, st := ev.s, ev.st
 	in, err := s.inputs()
 	if err != nil {
 		return nil, err
@@ -143,7 +149,7 @@ func Run(ctx context.Context, s *Space, st *store.Store, o Options) (*Report, er
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{s: s, version: version, ev: newEvaluator(s, st), st: st, opts: o, began: time.Now(), measured: map[string]*Measured{}, stats: map[string]*StageStats{}}
+	e := &engine{s: s, version: version, ev: ev, st: st, opts: o, began: time.Now(), measured: map[string]*Measured{}, stats: map[string]*StageStats{}}
 	for _, name := range Stages {
 		e.stats[name] = &StageStats{Stage: name, Dropped: map[string]int{}}
 	}
