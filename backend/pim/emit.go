@@ -51,7 +51,7 @@ func (e *emitter) emit(op isa.Op, args ...int64) {
 func (e *emitter) transfer(op isa.Op, b box, dst, src view, elem int, tail ...int64) {
 	to, from := dst.at(b.lo), src.at(b.lo)
 	el := int64(elem)
-	runs(b.dims(), [3][4]int64{dst.st, src.st}, [3]int64{el, el}, 2, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(b.dims(), [3][4]int64{dst.st, src.st}, [3]int64{el, el}, 2, 2, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		args := make([]int64, 0, 16)
 		args = append(args, to+off[0], from+off[1], l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], n*el)
 		e.emit(op, append(args, tail...)...)
@@ -61,7 +61,7 @@ func (e *emitter) transfer(op isa.Op, b box, dst, src view, elem int, tail ...in
 // copyBox emits a copy within the scratchpad.
 func (e *emitter) copyBox(ext dims, to, from int64, dst, src [4]int64, elem int) {
 	el := int64(elem)
-	runs(ext, [3][4]int64{dst, src}, [3]int64{el, el}, 2, 3, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(ext, [3][4]int64{dst, src}, [3]int64{el, el}, 2, 3, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		e.emit(isa.OpCopy, to+off[0], from+off[1],
 			l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], l[2].n, l[2].st[0], l[2].st[1], n*el)
 	})
@@ -73,7 +73,7 @@ func (e *emitter) fillBox(b box, v view, elem int, value int64) {
 		return
 	}
 	to, el := v.at(b.lo), int64(elem)
-	runs(b.dims(), [3][4]int64{v.st}, [3]int64{el}, 1, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(b.dims(), [3][4]int64{v.st}, [3]int64{el}, 1, 2, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		e.emit(isa.OpFill, to+off[0], l[0].n, l[0].st[0], l[1].n, l[1].st[0], n*el, value)
 	})
 }

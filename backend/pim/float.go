@@ -19,7 +19,7 @@ func (k *unaryF) cycles(c *arch.Chip, out box) int64 {
 
 func (k *unaryF) emit(e *emitter, out box, dst view, src []view) {
 	to, from := dst.at(out.lo), src[0].at(out.lo)
-	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{4, 4}, 2, 0, [3]bool{}, func(off [3]int64, _ []level, n int64, _ [3]bool) {
+	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{4, 4}, 2, 0, [3]bool{}, func(off [3]int64, _ [mostLoops]level, n int64, _ [3]bool) {
 		e.emit(isa.OpUnaryF, int64(k.fn), to+off[0], from+off[1], n, f32bits(k.p.A), f32bits(k.p.B))
 	})
 }

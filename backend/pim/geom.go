@@ -145,13 +145,17 @@ type level struct {
 	st [3]int64
 }
 
+// mostLoops bounds the loops around a run. They are passed by value: a slice of
+// them would be on the heap, once for every access.
+const mostLoops = 3
+
 // runs breaks a strided access of up to three operands into runs. ext are the
 // extents and st the byte steps of the operands along them; step holds the
 // element sizes. A run is a stretch of n elements that is contiguous in every
 // operand; an operand with repeat set may instead stay where it is. f is called
-// with the operands' offsets, the loops around the run, outer first and at
-// least depth of them, and n; loops beyond depth are unrolled.
-func runs(ext dims, st [3][4]int64, elem [3]int64, operands, depth int, repeat [3]bool, f func(off [3]int64, loops []level, n int64, repeats [3]bool)) {
+// with the operands' offsets, the loops around the run, outer first,
+// depth of them, at most mostLoops, and n; loops beyond depth are unrolled.
+func runs(ext dims, st [3][4]int64, elem [3]int64, operands, depth int, repeat [3]bool, f func(off [3]int64, loops [mostLoops]level, n int64, repeats [3]bool)) {
 	// Room for the levels of four dimensions, and before them for those that make
 	// up the depth.
 	var buf [2 * len(dims{})]level
@@ -197,8 +201,10 @@ func runs(ext dims, st [3][4]int64, elem [3]int64, operands, depth int, repeat [
 	outer, inner := buf[first:end-depth], buf[end-depth:end]
 	var off [3]int64
 	var count [len(dims{})]int64
+	var loops [mostLoops]level
+	copy(loops[:], inner)
 	for {
-		f(off, inner, n, still)
+		f(off, loops, n, still)
 		k := len(outer) - 1
 		for ; k >= 0; k-- {
 			l := &outer[k]

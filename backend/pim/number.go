@@ -30,7 +30,7 @@ func (k *retype) cycles(c *arch.Chip, out box) int64 {
 
 func (k *retype) emit(e *emitter, out box, dst view, src []view) {
 	to, from := dst.at(out.lo), src[0].at(out.lo)
-	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{k.to.Size(), k.from.Size()}, 2, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{k.to.Size(), k.from.Size()}, 2, 2, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		args := make([]int64, 0, 13)
 		switch k.op {
 		case isa.OpQuantW:

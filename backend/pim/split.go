@@ -261,10 +261,12 @@ func (p *plan) canFollow(s *step, parts []box, cuts [4]bool) bool {
 
 // fill adds empty parts for clusters without one.
 func (p *plan) fill(parts []box) []box {
-	for len(parts) < p.clusters {
-		parts = append(parts, box{})
+	if len(parts) >= p.clusters {
+		return parts
 	}
-	return parts
+	all := make([]box, p.clusters)
+	copy(all, parts)
+	return all
 }
 
 // needs returns what cluster j reads of operand i for its part, in the

@@ -94,7 +94,7 @@ func (k *addMul) emit(e *emitter, out box, dst view, src []view) {
 	if innermost(out, sa) == 0 && innermost(out, sb) != 0 {
 		sa, sb, fa, fb, nums = sb, sa, fb, fa, k.ba
 	}
-	runs(out.dims(), [3][4]int64{dst.st, sa, sb}, [3]int64{1, 1, 1}, 3, 2, [3]bool{2: true}, func(off [3]int64, l []level, n int64, still [3]bool) {
+	runs(out.dims(), [3][4]int64{dst.st, sa, sb}, [3]int64{1, 1, 1}, 3, 2, [3]bool{2: true}, func(off [3]int64, l [mostLoops]level, n int64, still [3]bool) {
 		args := []int64{to + off[0], fa + off[1], fb + off[2],
 			l[0].n, l[0].st[0], l[0].st[1], l[0].st[2], l[1].n, l[1].st[0], l[1].st[1], l[1].st[2], n}
 		args = append(args, nums[:k.n]...)
@@ -133,7 +133,7 @@ func (k *lookup) cycles(c *arch.Chip, out box) int64 {
 
 func (k *lookup) emit(e *emitter, out box, dst view, src []view) {
 	to, from := dst.at(out.lo), src[0].at(out.lo)
-	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{1, 1}, 2, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, [3]int64{1, 1}, 2, 2, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		e.emit(isa.OpLUT, to+off[0], from+off[1], e.params,
 			l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], n)
 	})
@@ -212,7 +212,7 @@ func (k *convert) emit(e *emitter, out box, dst view, src []view) {
 		el = [3]int64{4, 1}
 	}
 	to, from := dst.at(out.lo), src[0].at(out.lo)
-	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, el, 2, 2, [3]bool{}, func(off [3]int64, l []level, n int64, _ [3]bool) {
+	runs(out.dims(), [3][4]int64{dst.st, src[0].st}, el, 2, 2, [3]bool{}, func(off [3]int64, l [mostLoops]level, n int64, _ [3]bool) {
 		e.emit(k.op, to+off[0], from+off[1], l[0].n, l[0].st[0], l[0].st[1], l[1].n, l[1].st[0], l[1].st[1], n,
 			f32bits(k.scale), k.zero)
 	})

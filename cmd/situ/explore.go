@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -48,6 +49,7 @@ situ worker on other machines.`,
 			case po.Replicas < 0 || po.Replicas > 5:
 				return fmt.Errorf("--replicas %d: 1 to 5, or 0", po.Replicas)
 			}
+			debug.SetGCPercent(gcPercentMany)
 			s, err := explore.Load(args[0])
 			if err != nil {
 				return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,7 @@ Ctrl-C ends a worker, and so does --idle.`,
 			case o.Idle < 0:
 				return fmt.Errorf("--idle %v: a time such as 10m, or 0 for never", o.Idle)
 			}
+			debug.SetGCPercent(gcPercentMany)
 			o.Server = f.server(cmd)
 			began := time.Now()
 			n, err := queue.Work(cmd.Context(), o)
