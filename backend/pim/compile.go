@@ -212,7 +212,7 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 	}
 	for i, t := range p.inputs {
 		home(t.store)
-		regions = append(regions, p.regionsOf(t.store, t.store.writers[0].parts)...)
+		regions = append(regions, p.regionsOf(t.store, p.homes(t.store))...)
 		prog.Inputs = append(prog.Inputs, ioOf(p.g.Value(p.g.Inputs[i]), t))
 	}
 	for i, t := range p.outputs {
@@ -333,6 +333,30 @@ func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 		return nil
 	}
 	return regions
+}
+
+// homes returns the parts of an input by the clusters whose dies keep them. What one
+// cluster would load alone, because the needs of several overlap, but stays in DRAM
+// is spread over the dies, along the outermost dimension that is long enough: the
+// channels of one die would be all that the cache of a language model is read from.
+func (p *plan) homes(st *store) []box {
+	parts, all := st.writers[0].parts, whole(st.dims)
+	perDie := int(p.chip.ClustersPerDie.Int())
+	dies := (p.clusters + perDie - 1) / perDie
+	if !st.spilled || dies == 1 || parts[0] != all {
+		return parts
+	}
+	axis := 0
+	for a := range st.dims {
+		if st.dims[axis] < dies && st.dims[a] > st.dims[axis] {
+			axis = a
+		}
+	}
+	spread := make([]box, p.clusters)
+	for i, b := range all.pieces(axis, dies, 1) {
+		spread[i*perDie] = b
+	}
+	return spread
 }
 
 // ioOf describes an input or output.
