@@ -102,7 +102,7 @@ func (m *machine) estimate(p *plan, k *kernel, dram float64) cost {
 // other is the cost of a kernel without tensor cores: each operand moves once, the
 // lanes do the rest.
 func (m *machine) other(p *plan, k *kernel, dram float64) cost {
-	in, out := p.sum(k.reads)+p.sum(k.parms), p.bytes(k.out)
+	in, out := p.sum(k.reads)+p.parmBytes(k), p.bytes(k.out)
 	lead := &p.g.Ops[k.lead]
 	c := cost{dram: dram, l2: in + out, sharedFill: in, mapping: "lanes"}
 	c.ops = p.laneOps(lead) + p.fusedOps(k)

@@ -187,3 +187,13 @@ func (p *plan) sum(vs []ir.ValueID) float64 {
 	}
 	return b
 }
+
+// parmBytes returns the bytes of constants that a kernel reads: of a table in which
+// indices select rows no more than there are rows in the result.
+func (p *plan) parmBytes(k *kernel) float64 {
+	total := p.sum(k.parms)
+	if op := &p.g.Ops[k.lead]; op.Kind == ir.Gather && slices.Contains(k.parms, op.In[0]) {
+		total -= max(0, p.bytes(op.In[0])-p.elems(op.Out)*p.bytes(op.In[0])/p.elems(op.In[0]))
+	}
+	return total
+}

@@ -118,6 +118,22 @@ func TestWeightsThatFitStayInL2(t *testing.T) {
 	}
 }
 
+// TestTablesAreReadByRows: an embedding reads the rows that are asked for.
+func TestTablesAreReadByRows(t *testing.T) {
+	const rows, width, tokens = 200_000, 1024, 4
+	g := &ir.Graph{Name: "embedding"}
+	table := g.AddConst("table", ir.Describe(ir.F32, 1, rows, width), nil)
+	y, err := g.Add(ir.Gather, "rows", &ir.AxisAttr{Axis: 0}, table, g.AddInput("ids", ir.TypeOf(ir.I64, tokens)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Outputs = []ir.ValueID{y}
+	r := estimate(t, g, device(t, "h100"), Options{})
+	if got, want := r.Layers[0].Bytes.DRAM, int64(tokens*width*4*2+tokens*8); got > want {
+		t.Errorf("%d bytes of DRAM, the rows read and written and the indices are %d", got, want)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	gpu := device(t, "l4")
 	small := func() *ir.Graph { b := irtest.NewNet(t, "small"); return b.Done(b.Dense(b.Input(1, 8), 8)) }()

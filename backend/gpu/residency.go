@@ -32,7 +32,7 @@ func newResidency(p *plan, gpu *arch.GPU) *residency {
 	foot := make([]float64, n)
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		w, a := p.sum(k.parms), p.sum(k.reads)+p.bytes(k.out)
+		w, a := p.parmBytes(k), p.sum(k.reads)+p.bytes(k.out)
 		foot[i] = w + a
 		parms[i+1], acts[i+1] = parms[i]+w, acts[i]+a
 	}
@@ -47,7 +47,7 @@ func newResidency(p *plan, gpu *arch.GPU) *residency {
 	touched := make([]int, len(p.g.Values)) // kernel of the last use, plus 1
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		r.parms[i] = (1 - r.keeps) * p.sum(k.parms)
+		r.parms[i] = (1 - r.keeps) * p.parmBytes(k)
 		r.read[i] = make([]float64, len(k.reads))
 		for j, v := range k.reads {
 			b := p.bytes(v)
