@@ -14,7 +14,8 @@ import (
 // for it.
 func MulAddGraph(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
-	shape := rapid.SliceOfN(rapid.IntRange(1, 12), 1, 4).Draw(t, "shape")
+	// Small integers are the likelier ones; some shapes should be large nevertheless.
+	shape := rapid.OneOf(rapid.SliceOfN(rapid.IntRange(1, 12), 1, 4), rapid.SliceOfN(rapid.IntRange(8, 12), 3, 4)).Draw(t, "shape")
 	g := &ir.Graph{Name: "muladd"}
 	code := func(label string, s []int) ir.Type {
 		d := rapid.SampledFrom([]ir.DType{ir.I8, ir.U8}).Draw(t, label)
