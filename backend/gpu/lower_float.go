@@ -15,7 +15,7 @@ var floatFns = map[ir.OpKind]gen.FloatFn{
 	ir.Relu: gen.Relu, ir.LeakyRelu: gen.LeakyRelu, ir.Clip: gen.Clip, ir.Sigmoid: gen.Sigmoid, ir.HardSigmoid: gen.HardSigmoid,
 	ir.HardSwish: gen.HardSwish, ir.Tanh: gen.Tanh, ir.Exp: gen.Exp, ir.Log: gen.Log, ir.Sqrt: gen.Sqrt,
 	ir.Reciprocal: gen.Reciprocal, ir.Neg: gen.Neg, ir.Abs: gen.Abs, ir.Softplus: gen.Softplus, ir.Elu: gen.Elu,
-	ir.Floor: gen.Floor, ir.Ceil: gen.Ceil, ir.Round: gen.Round,
+	ir.Floor: gen.Floor, ir.Ceil: gen.Ceil, ir.Round: gen.Round, ir.Erf: gen.Erf,
 }
 
 // floatOps are the operators of two float32 that have a kernel.

@@ -102,6 +102,20 @@ func (k *fn) log(x val) val {
 	return k.sel(k.isNaN(x), x, y)
 }
 
+// erf is the Gauss error function, 2/√π·e^(−x²)·Σ 2ⁿ·x^(2n+1)/(2n+1)!!
+// (Abramowitz and Stegun 7.1.6), whose terms all have one sign. From 4 on it rounds
+// to ±1 in float32.
+func (k *fn) erf(x val) val {
+	x = k.fclamp(x, -4, 4)
+	x2 := k.b.NewFMul(x, x)
+	c := make([]float64, 80) // at x² = 16 the rest is below 10⁻¹⁵ of the sum
+	c[0] = 2 / math.SqrtPi
+	for n := 1; n < len(c); n++ {
+		c[n] = 2 * c[n-1] / float64(2*n+1)
+	}
+	return k.b.NewFMul(k.exp(k.b.NewFMul(x2, f64(-1))), k.b.NewFMul(x, k.poly(x2, c)))
+}
+
 // small is where functions that vanish at 0 change to their series there.
 const small = 1e-3
 
@@ -134,6 +148,7 @@ const (
 	Floor               //
 	Ceil                //
 	Round               // halves to even
+	Erf                 //
 )
 
 // Unary is a function of each float32. Parameters: x, y.
@@ -192,6 +207,8 @@ func (s Unary) of(k *fn, x val) val {
 	case Floor, Ceil, Round:
 		name := map[FloatFn]string{Floor: "floor", Ceil: "ceil", Round: "rint"}[s.Fn]
 		return k.b.NewCall(k.m.intrinsic("llvm."+name+".f64", types.Double, types.Double), x)
+	case Erf:
+		return k.erf(x)
 	case Softplus:
 		// ln(1 + e^x) = max(x, 0) + ln(1 + e^−|x|), whose second part is its own
 		// argument's series where that is below the precision of 1 + e.
