@@ -7,7 +7,22 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"situ/runtime/explore"
 )
+
+// The spaces of studies, which take too long to explore in a test, can be read.
+func TestStudies(t *testing.T) {
+	spaces, err := filepath.Glob(filepath.Join("..", "..", "docs", "studies", "*.yaml"))
+	if err != nil || len(spaces) == 0 {
+		t.Fatalf("no spaces: %v", err)
+	}
+	for _, path := range spaces {
+		if _, err := explore.Load(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // The Kubernetes manifest is readable, and starts a worker with flags that there
 // are.
