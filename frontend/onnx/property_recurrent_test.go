@@ -35,7 +35,7 @@ var functions = map[string]func(x, alpha, beta float64) float64{
 	"Tanh":            func(x, _, _ float64) float64 { return math.Tanh(x) },
 	"Sigmoid":         func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
 	"Softsign":        func(x, _, _ float64) float64 { return x / (1 + math.Abs(x)) },
-	"Softplus":        func(x, _, _ float64) float64 { return math.Log1p(math.Exp(x)) },
+	"Softplus":        func(x, _, _ float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
 	"Affine":          func(x, a, b float64) float64 { return a*x + b },
 	"ScaledTanh":      func(x, a, b float64) float64 { return a * math.Tanh(b*x) },
 	"HardSigmoid":     func(x, a, b float64) float64 { return max(0, min(1, a*x+b)) },
