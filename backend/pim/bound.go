@@ -181,7 +181,9 @@ func vectorWork(c *arch.Chip, k kernel, out box, w *Work) {
 // from the input before: the caller leaves that out. Energies grow with amounts
 // and, static power times the interval, with the interval.
 func (e *Planner) Bound(c *arch.Chip) Work {
-	e.l.on(c)
+	if e.on(c) != nil {
+		e.l.on(c) // Program reports the error; nothing of this chip will run
+	}
 	var w Work
 	e.l.transfers(&w)
 	w.DRAMWrite, w.SPRead = w.OutputBytes, w.OutputBytes

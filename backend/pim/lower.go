@@ -28,7 +28,8 @@ type lowering struct {
 
 	inputs, outputs []*tensor
 
-	least    []box // see leastParts
+	tables   []table // of gathers
+	least    []box   // see leastParts
 	maps     mapper
 	fetches  fetches
 	cuttings cuttings

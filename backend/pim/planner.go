@@ -3,27 +3,43 @@ package pim
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"situ/arch"
 	"situ/backend/pim/isa"
 	"situ/ir"
 )
 
-// Planner plans programs of one graph for many chips. It lowers the graph once
-// and packs no weights. A Planner is not safe for concurrent use.
+// Planner plans programs of one graph for many chips. It lowers the graph once,
+// or once for chips that keep tables of gathers in their scratchpads and once for
+// those that do not, and packs no weights. A Planner is not safe for concurrent use.
 type Planner struct {
-	l     *lowering
-	zeros []byte
+	g       *ir.Graph
+	lowered []*lowering
+	l       *lowering // the one in use
+	zeros   []byte
 }
 
 // NewPlanner lowers g. The error names every operator that the back end does
 // not take; c may be any chip.
 func NewPlanner(g *ir.Graph, c *arch.Chip) (*Planner, error) {
-	l, err := lower(g, c)
-	if err != nil {
-		return nil, err
+	e := &Planner{g: g}
+	return e, e.on(c)
+}
+
+// on makes c the chip that is planned for.
+func (e *Planner) on(c *arch.Chip) error {
+	if i := slices.IndexFunc(e.lowered, func(l *lowering) bool { return l.alike(c) }); i >= 0 {
+		e.l = e.lowered[i]
+		e.l.on(c)
+		return nil
 	}
-	return &Planner{l: l}, nil
+	l, err := lower(e.g, c)
+	if err != nil {
+		return err
+	}
+	e.l, e.lowered = l, append(e.lowered, l)
+	return nil
 }
 
 // Program returns the program that Compile writes for a chip, but that its
@@ -36,7 +52,9 @@ func (e *Planner) Program(c *arch.Chip, opt Options) (p *isa.Program, err error)
 			p, err = nil, fmt.Errorf("internal error: planning %q for %s: %v\n%s", e.l.g.Name, c.Name, r, debug.Stack())
 		}
 	}()
-	e.l.on(c)
+	if err := e.on(c); err != nil {
+		return nil, err
+	}
 	if err := e.l.held(); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package pim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"situ/arch"
 	"situ/backend/pim/isa"
 	"situ/internal/vecf32"
 	"situ/ir"
@@ -117,6 +119,21 @@ func (l *lowering) reduceIntegers(x *tensor, outer, n, inner int) error {
 // is kept there; larger ones stay in DRAM.
 const tableShare = 32
 
+// A table is a constant that rows are looked up in.
+type table struct {
+	bytes int64
+	kept  bool // in the scratchpad
+}
+
+// keepsTable reports whether a chip holds a table in its scratchpad.
+func keepsTable(c *arch.Chip, bytes int64) bool { return bytes <= c.Scratchpad.Bytes.Int()/tableShare }
+
+// alike reports whether the graph is lowered for c as it was for the chip it was
+// lowered for: the tables that gathers read lie in the same memories.
+func (l *lowering) alike(c *arch.Chip) bool {
+	return !slices.ContainsFunc(l.tables, func(t table) bool { return t.kept != keepsTable(c, t.bytes) })
+}
+
 // lookUp lowers a gather with indices known at run time.
 func (l *lowering) lookUp() error {
 	index, err := l.in(1)
@@ -129,25 +146,31 @@ func (l *lowering) lookUp() error {
 	}
 	shape, axis := l.inType(0).Shape, l.op.Attr.(*ir.AxisAttr).Axis
 	count := l.inType(1).Numel()
-	table := dims{1, ir.Numel(shape[:axis]), shape[axis], ir.Numel(shape[axis+1:])}
-	k := &lookUp{t: t, table: table}
+	rows := dims{1, ir.Numel(shape[:axis]), shape[axis], ir.Numel(shape[axis+1:])}
+	k := &lookUp{t: t, table: rows}
 	in := []*tensor{l.view4(index, dims{1, 1, count, 1})}
 	x, err := l.in(0)
 	if err != nil {
 		return err
 	}
 	k.elem = x.elem
-	if n := x.store.constBytes(); x.store.absent > 0 || n > l.chip.Scratchpad.Bytes.Int()/tableShare {
+	kept := x.store.absent == 0
+	if kept {
+		n := x.store.constBytes()
+		kept = keepsTable(l.chip, n)
+		l.tables = append(l.tables, table{n, kept})
+	}
+	if kept {
+		in = append(in, l.view4(x, rows))
+	} else {
 		x.store.remote = true
 		k.home = x.store
-	} else {
-		in = append(in, l.view4(x, table))
 	}
 	if err := l.result(k, in...); err != nil {
 		return err
 	}
 	y := l.vals[l.op.Out]
-	got := dims{1, table[1], count, table[3]}
+	got := dims{1, rows[1], count, rows[3]}
 	y.dims, y.store.dims = got, got
 	l.vals[l.op.Out] = l.view4(y, dimsOf(l.outType().Shape))
 	return nil
