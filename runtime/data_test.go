@@ -109,7 +109,7 @@ func TestMeasureAccuracy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Precisions) != 3 || r.Inputs != 100 || len(r.Layers) != 4 || r.LayerRuns != layerRuns {
+	if len(r.Precisions) != 5 || r.Inputs != 100 || len(r.Layers) != 4 || r.LayerRuns != layerRuns {
 		t.Fatalf("%d precisions, %d inputs, %d layers on %d inputs", len(r.Precisions), r.Inputs, len(r.Layers), r.LayerRuns)
 	}
 	for i, p := range r.Precisions {
