@@ -59,11 +59,11 @@ func (k *pair) readCycles(c *arch.Chip) int64 {
 }
 
 // inArrays maps products in the arrays. It reports false when the accumulators do
-// not hold the sums of a single vector.
+// not hold the sums of a single vector, or the weight SRAM no tile beside theirs.
 func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
 	tile := c.TileBytes(8)
 	fit := max(c.WeightSRAM.Bytes.Int()/(2*writtenShare)/tile, 1)
-	if tile > c.WeightSRAM.Bytes.Int() {
+	if 2*tile > c.WeightSRAM.Bytes.Int() {
 		return pairMapping{}, false
 	}
 	m := pairMapping{tileCols: c.Cols(8)}

@@ -61,8 +61,9 @@ func (p *plan) placeWeights() (bool, error) {
 			continue
 		}
 		p.ringBase, p.ringEnd = slices.Max(top), size
+		ring := max(p.ringEnd-p.ringBase, 1) // of no room at all nothing is made resident
 		for _, s := range products[i:] {
-			if err := p.makeParts(s, s.kernel.(*product), p.ringEnd-p.ringBase); err != nil {
+			if err := p.makeParts(s, s.kernel.(*product), ring); err != nil {
 				return false, err
 			}
 		}

@@ -522,8 +522,10 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc.compare(t, db)
-	if n := stop(); int(n) != sc.tasks {
-		t.Errorf("%d tasks were computed of %d", n, sc.tasks)
+	// None twice. One or two fewer than a run that was not cancelled may do: what
+	// is known when it goes on rules out designs that were still open before.
+	if n := stop(); int(n) > sc.tasks {
+		t.Errorf("%d tasks were computed, an undisturbed run computes %d", n, sc.tasks)
 	}
 }
 
@@ -532,7 +534,10 @@ func TestCluster(t *testing.T) {
 	sc := newScene(t, space)
 	servers := natstest.Cluster(t, 3)
 	url := natstest.URL(servers...)
-	workers(t, WorkerOptions{Server: Server{URL: url}, Tasks: 1}, 2)
+	// A first worker stops after some tasks, so that most are still to be done when
+	// the leader goes; two others then finish.
+	o := WorkerOptions{Server: Server{URL: url}, Tasks: 1}
+	var stopFirst func() int64
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -544,7 +549,11 @@ func TestCluster(t *testing.T) {
 		defer c.nc.Close()
 		for t.Context().Err() == nil {
 			s, err := c.js.Stream(t.Context(), resultStream)
-			if err == nil && s.CachedInfo().State.Msgs >= 10 {
+			if err == nil && stopFirst == nil {
+				stopFirst = workers(t, o, 1)
+			}
+			if err == nil && s.CachedInfo().State.LastSeq >= 1 {
+				stopFirst()
 				info := s.CachedInfo()
 				if info.Config.Replicas != 3 {
 					t.Errorf("%d replicas on a cluster of three", info.Config.Replicas)
@@ -552,11 +561,12 @@ func TestCluster(t *testing.T) {
 				for _, s := range servers {
 					if s.Name() == info.Cluster.Leader {
 						s.Shutdown()
+						workers(t, o, 2)
 						return
 					}
 				}
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(time.Millisecond)
 		}
 	}()
 	sc.check(t, url, soon)
