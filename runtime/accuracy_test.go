@@ -131,7 +131,7 @@ var blocksArg = flag.Bool("blocks", false, "measure accuracy with weights in blo
 // (TestSameBits).
 func TestAccuracy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs 10,000 images through five models; left out with -short")
+		t.Skip("runs 10,000 images through seven models; left out with -short")
 	}
 	train, test, err := mnist.Load()
 	if err != nil {
@@ -153,6 +153,8 @@ func TestAccuracy(t *testing.T) {
 		{"mnist-cntk", func(*testing.T) labelled { return mnistData(test, unit) }, func(*testing.T) labelled { return mnistData(few, unit) }, 0.3, 9890, nil},
 		{"cnn-mnist-pytorch", func(*testing.T) labelled { return mnistData(test, norm) }, func(*testing.T) labelled { return mnistData(few, norm) }, 0.3, 9907, nil},
 		{"mnist-sigmoid-6x200", func(*testing.T) labelled { return mnistData(test, unit) }, func(*testing.T) labelled { return mnistData(few, unit) }, 0.3, 9766, nil},
+		{"self-mnist-gru-rows", func(*testing.T) labelled { return mnistData(test, unit) }, func(*testing.T) labelled { return mnistData(few, unit) }, 1, 9566, batch},
+		{"self-mnist-bilstm2-rows", func(*testing.T) labelled { return mnistData(test, unit) }, func(*testing.T) labelled { return mnistData(few, unit) }, 1, 9321, batch},
 		{"self-mnist-mobilenetv3-se", func(*testing.T) labelled { return mnistData(test, unit) }, func(*testing.T) labelled { return mnistData(few, unit) }, 1, 9514, batch},
 		// The 100 images are all there are; they calibrate and test.
 		{"cifar10-resnet20-bn", func(t *testing.T) labelled { return cifarData(t, chw) }, func(t *testing.T) labelled { return cifarData(t, chw) }, 2, 94, batch},
