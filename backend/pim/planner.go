@@ -17,7 +17,6 @@ type Planner struct {
 	g       *ir.Graph
 	lowered []*lowering
 	l       *lowering // the one in use
-	zeros   []byte
 }
 
 // NewPlanner lowers g. The error names every operator that the back end does
@@ -43,9 +42,8 @@ func (e *Planner) on(c *arch.Chip) error {
 }
 
 // Program returns the program that Compile writes for a chip, but that its
-// constants are zeros and its layers say nothing of their mapping. It takes the
-// same time and moves the same bytes, as neither depends on data. The constants
-// are shared by all programs of the Planner and must not be written.
+// constants are described, not stored, and its layers say nothing of their mapping.
+// It takes the same time and moves the same bytes, as neither depends on data.
 func (e *Planner) Program(c *arch.Chip, opt Options) (p *isa.Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -66,9 +64,6 @@ func (e *Planner) Program(c *arch.Chip, opt Options) (p *isa.Program, err error)
 	if p, err = best.skeleton(opt, &m); err != nil {
 		return nil, err
 	}
-	if int64(len(e.zeros)) < m.bytes {
-		e.zeros = make([]byte, m.bytes+m.bytes/4)
-	}
-	p.Consts = e.zeros[:m.bytes:m.bytes]
+	p.DescribedBytes = m.bytes
 	return p, nil
 }
