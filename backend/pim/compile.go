@@ -70,7 +70,7 @@ func (l *lowering) choose(opt Options) (*plan, error) {
 		}
 		for _, o := range options {
 			p := &plan{lowering: l, clusters: o.clusters, effort: how}
-			p.resplit(o.parts)
+			p.resplit(o.splits)
 			if err := p.place(); err != nil {
 				if firstErr == nil {
 					firstErr = err
@@ -87,7 +87,7 @@ func (l *lowering) choose(opt Options) (*plan, error) {
 type option struct {
 	clusters int
 	score    float64 // cycles, the less the better
-	parts    [][]box // of each step
+	splits   []int32 // of each step
 }
 
 // options lists the numbers of clusters for which all weights find a place with
@@ -122,7 +122,7 @@ func (l *lowering) options(opt Options, how effort) ([]option, error) {
 		if opt.Objective == Throughput {
 			score /= float64(total / n)
 		}
-		options = append(options, option{n, score, p.parts()})
+		options = append(options, option{n, score, p.splitNumbers()})
 	}
 	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
 	return options, firstErr

@@ -33,6 +33,8 @@ type lowering struct {
 	maps     mapper
 	fetches  fetches
 	cuttings cuttings
+	splits   splits
+	net      int32 // number of the chip's links, see splits
 }
 
 // lower returns the steps of g, or an error that lists every operator the back
@@ -90,6 +92,12 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 			t.store.readers = append(t.store.readers, s)
 		}
 	}
+	for i, st := range l.stores {
+		st.index = i
+	}
+	for _, s := range l.steps {
+		s.near = near(s)
+	}
 	l.leastParts()
 	l.on(c)
 	return l, nil
@@ -99,6 +107,7 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 func (l *lowering) on(c *arch.Chip) {
 	l.chip = c
 	l.maps.on(c)
+	l.net = l.splits.on(c)
 	for _, s := range l.steps {
 		switch k := s.kernel.(type) {
 		case *product:

@@ -33,8 +33,10 @@ type store struct {
 	output   bool  // wanted by the user, in DRAM
 	dram     int64 // home in DRAM of inputs, outputs and spilled stores, else −1
 
-	boxes   []box  // of each cluster, from the distribution
-	got     []box  // of each cluster: the hull of what it receives from others
+	index   int
+	boxes   []box    // of each cluster, from the distribution
+	got     []box    // of each cluster: the hull of what it reads
+	holding *holding // the same and what follows from it
 	spilled bool   // lives in DRAM; clusters hold strips while they work
 	inner   bool   // as spilled, but made and used strip by strip in one group: not even in DRAM
 	addr    int64  // in the scratchpad, the same on every cluster
@@ -123,6 +125,8 @@ type step struct {
 	in    []*tensor
 	out   *tensor
 	parts []box // of the result, one a cluster; empty where it takes no part
+	split int32 // their number, see splits
+	near  []*step
 	sends bool  // some cluster needs what another computes in it
 
 	blobs  []blob // constants, one for each different part

@@ -122,13 +122,13 @@ func (p *plan) orderSteps() {
 
 func isLoader(s *step) bool { _, ok := s.kernel.(*loader); return ok }
 
-// sendsFrom reports whether some cluster needs what another computes in s.
-func sendsFrom(s *step) bool {
-	st := s.out.store
+// sendsFrom reports whether some cluster needs what another computes in s; got is
+// what each reads of its result's store.
+func sendsFrom(s *step, got []box) bool {
 	for i, part := range s.parts {
 		own := s.out.inStore(part)
-		for j := range st.got {
-			if i != j && own.meets(&st.got[j]) {
+		for j := range got {
+			if i != j && own.meets(&got[j]) {
 				return true
 			}
 		}
@@ -247,7 +247,7 @@ func (p *plan) inherit() {
 func (p *plan) canInherit(s *step, t *tensor) bool {
 	from, to := t.store, s.out.store
 	if from == to || from.spilled || to.spilled || from.constant() || len(to.writers) != 1 || t.reshaped ||
-		t.dims != from.dims || s.out.dims != to.dims || from.dims != to.dims || !slices.Equal(from.boxes, to.boxes) {
+		t.dims != from.dims || s.out.dims != to.dims || from.dims != to.dims || from.holding.id != to.holding.id {
 		return false
 	}
 	for _, o := range s.in { // another window would be read after it is overwritten

@@ -1,7 +1,6 @@
 package pim
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -39,7 +38,7 @@ var efforts = []effort{{}, {lean: true}, {lean: true, byChannels: true}, {byChan
 // estimated time, what has to be fetched from other clusters included.
 func (p *plan) split() {
 	for _, s := range p.steps {
-		s.parts = nil
+		s.splitAs(0, nil)
 	}
 	p.cycles = 0
 	p.barriers = nil
@@ -51,45 +50,77 @@ func (p *plan) split() {
 		}
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
-		switch s := p.steps[i]; s.kernel.(type) {
-		case *loader:
-			s.parts = p.loadParts(s.out)
-		case *storer:
-			s.parts = p.storeParts(s.in[0])
-		}
+		p.splitTransfer(p.steps[i])
 	}
 }
 
-// parts returns the parts of each step.
-func (p *plan) parts() [][]box {
-	all := make([][]box, len(p.steps))
+// splitAs splits a step in parts of which the number is known.
+func (s *step) splitAs(split int32, parts []box) { s.split, s.parts = split, parts }
+
+// splitTransfer splits a step that loads an input or stores an output, by how the
+// steps are split that read or write it.
+func (p *plan) splitTransfer(s *step) {
+	m := &p.splits
+	var share func() []box
+	switch s.kernel.(type) {
+	case *loader:
+		m.start(s.index, p.clusters)
+		m.with(s.out.store.readers)
+		share = func() []box { return p.loadParts(s.out) }
+	case *storer:
+		m.start(s.index, p.clusters)
+		m.with(s.in[0].store.writers)
+		share = func() []box { return p.storeParts(s.in[0]) }
+	default:
+		return
+	}
+	split, ok := m.shares[string(m.key)]
+	if !ok {
+		key := string(m.key)
+		split = m.id(share())
+		m.shares[key] = split
+	}
+	s.splitAs(split, m.lists[split])
+}
+
+// splitNumbers returns how each step is split.
+func (p *plan) splitNumbers() []int32 {
+	all := make([]int32, len(p.steps))
 	for i, s := range p.steps {
-		all[i] = s.parts
+		all[i] = s.split
 	}
 	return all
 }
 
-// resplit splits the steps as parts said of a plan for as many clusters.
-func (p *plan) resplit(parts [][]box) {
+// resplit splits the steps as they were in a plan for as many clusters.
+func (p *plan) resplit(splits []int32) {
 	for i, s := range p.steps {
-		s.parts = parts[i]
+		s.splitAs(splits[i], p.splits.lists[splits[i]])
 	}
 }
 
-// splitStep sets the parts of a step and returns its estimated cycles. Of splits
-// that take the same time it takes the first. It looks first at those that may be
-// fastest, so that most others need not be looked at closely.
+// splitStep splits a step and returns its estimated cycles. Of ways that take the
+// same time it takes the first. It looks first at those that may be fastest, so
+// that most others need not be looked at closely.
 func (p *plan) splitStep(s *step) int64 {
-	all := p.candidates(s)
-	rest := make([]candidate, len(all))
-	for i, parts := range all {
-		c := candidate{index: i, cycles: s.kernel.cycles(p.chip, parts[0]) + p.joinCycles(s, parts)}
-		c.least = c.cycles + p.fetchFloor(s, parts)
-		rest[i] = c
+	ways := p.waysOf(s)
+	rest := p.fetches.rest[:0]
+	for i := range ways {
+		w := &ways[i]
+		cycles := s.kernel.cycles(p.chip, w.parts[0]) + w.join
+		rest = append(rest, candidate{i, cycles, cycles + w.floor})
 	}
-	slices.SortFunc(rest, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.least, b.least), a.index-b.index) })
+	p.fetches.rest = rest
 	best := candidate{cycles: math.MaxInt64}
-	for _, c := range rest {
+	for len(rest) > 0 {
+		k := 0
+		for i := range rest {
+			if rest[i].least < rest[k].least {
+				k = i
+			}
+		}
+		c := rest[k]
+		rest = slices.Delete(rest, k, k+1)
 		limit := best.cycles
 		if c.index < best.index && limit < math.MaxInt64 {
 			limit++ // the first among equals
@@ -97,16 +128,16 @@ func (p *plan) splitStep(s *step) int64 {
 		if c.least >= limit {
 			continue
 		}
-		c.cycles += p.fetchCycles(s, all[c.index], limit-c.cycles)
+		c.cycles += p.fetchTime(s, &ways[c.index], limit-c.cycles)
 		if c.cycles < limit {
 			best = c
 		}
 	}
-	s.parts = all[best.index]
+	s.splitAs(ways[best.index].split, ways[best.index].parts)
 	return best.cycles
 }
 
-// candidate is a way to split a step.
+// candidate is a way to split a step on the chip at hand.
 type candidate struct {
 	index         int
 	cycles, least int64 // without what has to be fetched, and with the least that may take
@@ -387,6 +418,7 @@ func (p *plan) fetchFloor(s *step, parts []box) int64 {
 
 // fetches is the memory of fetchCycles.
 type fetches struct {
+	rest    []candidate
 	wants   []box   // of an operand, of each cluster
 	in, out []int64 // cycles of each cluster
 	cross   []int64 // bytes from die to die
@@ -533,40 +565,3 @@ func (p *plan) storeParts(t *tensor) []box {
 	return parts
 }
 
-// spread computes from the parts of all steps which box of its store each
-// cluster holds, and which steps send.
-func (p *plan) spread() {
-	for _, st := range p.stores {
-		st.boxes = make([]box, p.clusters)
-		st.got = make([]box, p.clusters)
-		if st.constant() {
-			continue
-		}
-		for j := range st.boxes {
-			var b, got box
-			for _, w := range st.writers {
-				b = b.hull(w.out.inStore(w.parts[j]))
-			}
-			for _, r := range st.readers {
-				for i, in := range r.in {
-					if in.store == st {
-						got = got.hull(r.needs(i, r.parts[j]))
-					}
-				}
-			}
-			st.got[j] = got
-			b = b.hull(got)
-			if st.whole && !b.empty() {
-				b = whole(st.dims)
-			}
-			st.boxes[j] = b
-		}
-		st.size = 0
-		for _, b := range st.boxes {
-			st.size = max(st.size, b.numel()*int64(st.elem))
-		}
-	}
-	for _, s := range p.steps {
-		s.sends = s.out != nil && sendsFrom(s)
-	}
-}

@@ -1,0 +1,249 @@
+package pim
+
+import (
+	"encoding/binary"
+	"math"
+
+	"situ/arch"
+)
+
+// splits remembers what follows from how steps are split over clusters, whatever
+// the arrays and vector units are: it is kept from chip to chip. Lists of boxes
+// have numbers, 0 that of none, so that keys hold a few numbers for each step.
+type splits struct {
+	ids    map[string]int32 // of lists of boxes
+	lists  [][]box
+	nets   map[links]int32
+	ways   map[string][]way
+	shares map[string]int32
+	held   map[string]*holding
+	size   int // of all, in boxes, roughly
+	key    []byte
+	raw    []byte
+}
+
+// maxSplits bounds what is remembered, in boxes of 64 bytes.
+const maxSplits = 1 << 19
+
+// links is what the estimated time of moving data between clusters depends on.
+type links struct {
+	link, issue, hop, perDie, dies int64
+	linkGBs, linkLatency, clock    float64
+}
+
+func linksOf(c *arch.Chip) links {
+	return links{
+		link: c.NoC.LinkBytes.Int(), issue: c.IssueCycles.Int(), hop: c.NoC.HopCycles.Int(), perDie: c.ClustersPerDie.Int(), dies: c.Dies.Int(),
+		linkGBs: c.DieLink.GBs.Value, linkLatency: c.DieLink.LatencyNS.Value, clock: c.ClockMHz.Value,
+	}
+}
+
+// way is one way to split a step, given how the steps are split that it reads from
+// or meets.
+type way struct {
+	split int32
+	parts []box
+	join  int64 // see plan.joinCycles
+	floor int64 // see plan.fetchFloor
+	fetch int64 // see plan.fetchCycles: that, or no more than that
+	known int8  // how often fetch was computed, the second time to the end
+}
+
+// on returns the number of a chip's links. It forgets everything when that is
+// too much.
+func (m *splits) on(c *arch.Chip) int32 {
+	if m.ids == nil || m.size > maxSplits {
+		*m = splits{
+			ids: map[string]int32{}, lists: [][]box{nil}, nets: map[links]int32{}, ways: map[string][]way{},
+			shares: map[string]int32{}, held: map[string]*holding{},
+		}
+	}
+	n := linksOf(c)
+	id, ok := m.nets[n]
+	if !ok {
+		id = int32(len(m.nets))
+		m.nets[n] = id
+		m.size++
+	}
+	return id
+}
+
+// id returns the number of a list of boxes, which must not change from now on.
+func (m *splits) id(list []box) int32 {
+	m.raw = m.raw[:0]
+	for i := range list {
+		for axis := range list[i].lo {
+			m.raw = binary.AppendVarint(m.raw, int64(list[i].lo[axis]))
+			m.raw = binary.AppendVarint(m.raw, int64(list[i].hi[axis]))
+		}
+	}
+	id, ok := m.ids[string(m.raw)]
+	if !ok {
+		id = int32(len(m.lists))
+		m.ids[string(m.raw)] = id
+		m.lists = append(m.lists, list)
+		m.size += 2 * len(list)
+	}
+	return id
+}
+
+// start begins a key with what is asked about.
+func (m *splits) start(what ...int) {
+	m.key = m.key[:0]
+	for _, n := range what {
+		m.key = binary.LittleEndian.AppendUint32(m.key, uint32(n))
+	}
+}
+
+// with appends how steps are split.
+func (m *splits) with(steps []*step) {
+	for _, s := range steps {
+		m.key = binary.LittleEndian.AppendUint32(m.key, uint32(s.split))
+	}
+}
+
+// waysOf returns the ways in which a step can be split.
+func (p *plan) waysOf(s *step) []way {
+	m := &p.splits
+	byChannels := 0
+	if p.byChannels {
+		byChannels = 1
+	}
+	m.start(s.index, p.clusters, byChannels, s.grain(3), int(p.net))
+	m.with(s.near)
+	ways, ok := m.ways[string(m.key)]
+	if ok {
+		return ways
+	}
+	key := string(m.key)
+	all := p.candidates(s)
+	ways = make([]way, len(all))
+	for i, parts := range all {
+		id := m.id(parts)
+		parts = m.lists[id]
+		ways[i] = way{split: id, parts: parts, join: p.joinCycles(s, parts), floor: p.fetchFloor(s, parts)}
+	}
+	m.ways[key] = ways
+	m.size += 2 * len(ways)
+	return ways
+}
+
+// fetchTime is fetchCycles of a way to split a step, but that it may stop at limit.
+func (p *plan) fetchTime(s *step, w *way, limit int64) int64 {
+	if w.known == 2 || w.known == 1 && w.fetch >= limit {
+		return w.fetch
+	}
+	if w.known == 1 {
+		limit = math.MaxInt64
+	}
+	w.fetch = p.fetchCycles(s, w.parts, limit)
+	w.known++
+	if w.fetch < limit {
+		w.known = 2
+	}
+	return w.fetch
+}
+
+// near lists the steps on whose splits it depends in which ways s can be split and
+// what that costs.
+func near(s *step) []*step {
+	var list []*step
+	add := func(st *store) {
+		for _, w := range st.writers {
+			if w != s {
+				list = append(list, w)
+			}
+		}
+	}
+	for _, t := range s.in {
+		add(t.store)
+	}
+	if s.out == nil {
+		return list
+	}
+	add(s.out.store)
+	for _, r := range s.out.store.readers {
+		if _, ok := r.kernel.(*addMul); ok {
+			for _, t := range r.in {
+				add(t.store)
+			}
+		}
+	}
+	return unique(list)
+}
+
+// unique drops steps that are listed before.
+func unique(list []*step) []*step {
+	seen := map[*step]bool{}
+	out := list[:0]
+	for _, s := range list {
+		if !seen[s] {
+			out = append(out, s)
+		}
+		seen[s] = true
+	}
+	return out
+}
+
+// holding is what clusters hold of a store and send of it, given how the steps are
+// split that write and read it.
+type holding struct {
+	id    int32 // of boxes
+	boxes []box
+	got   []box
+	size  int64  // bytes of the largest box
+	sends []bool // of each writer: some cluster needs what another computes in it
+}
+
+// spread says which box of its store each cluster holds, and which steps send.
+func (p *plan) spread() {
+	m := &p.splits
+	for _, st := range p.stores {
+		m.start(st.index, p.clusters)
+		m.with(st.writers)
+		m.with(st.readers)
+		h := m.held[string(m.key)]
+		if h == nil {
+			key := string(m.key)
+			h = p.holdingOf(st)
+			m.held[key] = h
+			m.size += 4 * p.clusters
+		}
+		st.holding, st.boxes, st.got, st.size = h, h.boxes, h.got, h.size
+		for i, w := range st.writers {
+			w.sends = h.sends[i]
+		}
+	}
+}
+
+func (p *plan) holdingOf(st *store) *holding {
+	h := &holding{boxes: make([]box, p.clusters), got: make([]box, p.clusters), sends: make([]bool, len(st.writers))}
+	if st.constant() {
+		return h
+	}
+	for j := range h.boxes {
+		var b, got box
+		for _, w := range st.writers {
+			b = b.hull(w.out.inStore(w.parts[j]))
+		}
+		for _, r := range st.readers {
+			for i, in := range r.in {
+				if in.store == st {
+					got = got.hull(r.needs(i, r.parts[j]))
+				}
+			}
+		}
+		h.got[j] = got
+		b = b.hull(got)
+		if st.whole && !b.empty() {
+			b = whole(st.dims)
+		}
+		h.boxes[j] = b
+		h.size = max(h.size, b.numel()*int64(st.elem))
+	}
+	h.id = p.splits.id(h.boxes)
+	for i, w := range st.writers {
+		h.sends[i] = sendsFrom(w, h.got)
+	}
+	return h
+}
