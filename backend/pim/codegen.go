@@ -2,6 +2,7 @@ package pim
 
 import (
 	"fmt"
+	"slices"
 
 	"situ/backend/pim/isa"
 )
@@ -18,14 +19,11 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 			panic(r)
 		}
 	}()
-	e := &emitter{chip: p.chip, half: make([]int64, p.clusters), ring: make([]ring, p.clusters), written: make([]int64, p.clusters), chunk: -1, layer: -1}
-	for j := range e.ring {
-		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd}
-	}
-	e.streams = make([]isa.Stream, p.clusters)
+	e := &p.emitter
+	e.reset(p)
+	initial = e.begin(0)
 	p.initial(e)
-	initial = e.streams
-	e.streams = make([]isa.Stream, p.clusters)
+	main = e.begin(1)
 	barrier := int64(0)
 	meet := func() {
 		barrier++
@@ -58,7 +56,7 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 		e.cluster = j
 		e.emit(isa.OpHalt)
 	}
-	return initial, e.streams, nil
+	return initial, main, nil
 }
 
 // initial emits what runs once: constants and weights that stay.
@@ -129,12 +127,16 @@ func (p *plan) emitBorder(e *emitter, s *step) {
 	if s.out == nil {
 		return
 	}
-	if st := s.out.store; !st.spilled && st.writers[0] == s {
+	st := s.out.store
+	if st.spilled || st.writers[0] != s {
+		return
+	}
+	p.repeat(e, st, 0, 1, func(e *emitter) {
 		b := st.boxes[e.cluster]
 		for _, edge := range b.minus(whole(st.dims)) {
-			e.fillBox(edge, dense(st.addr, b, st.elem), st.elem, int64(st.fill))
+			e.fillBox(edge, dense(0, b, st.elem), st.elem, int64(st.fill))
 		}
-	}
+	})
 }
 
 // emitConstants loads the constants of a step unless they stay.
@@ -309,6 +311,15 @@ func (p *plan) keep(e *emitter, b *stripBuffer, k int, old, q *pass) {
 // send emits the sends of what the cluster at hand computed in s to those that
 // need it, one for neighbours that take the same.
 func (p *plan) send(e *emitter, s *step) {
+	if !s.sends {
+		return
+	}
+	st := s.out.store
+	p.repeat(e, st, 1+slices.Index(st.writers, s), 2, func(e *emitter) { p.sendFrom0(e, s) })
+}
+
+// sendFrom0 is send where the store lies at address 0.
+func (p *plan) sendFrom0(e *emitter, s *step) {
 	st := s.out.store
 	own := s.out.inStore(s.parts[e.cluster])
 	type group struct {
@@ -318,7 +329,7 @@ func (p *plan) send(e *emitter, s *step) {
 	var g group
 	flush := func() {
 		if g.count > 0 && !(g.count == 1 && g.first == e.cluster) {
-			e.transfer(isa.OpSend, g.what, dense(st.addr, g.box, st.elem), dense(st.addr, st.boxes[e.cluster], st.elem), st.elem, int64(g.first), int64(g.count))
+			e.transfer(isa.OpSend, g.what, dense(0, g.box, st.elem), dense(0, st.boxes[e.cluster], st.elem), st.elem, int64(g.first), int64(g.count))
 		}
 		g = group{}
 	}

@@ -3,6 +3,7 @@ package pim
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"situ/arch"
 	"situ/backend/pim/isa"
@@ -15,13 +16,15 @@ type emitter struct {
 	cluster int   // whose stream is being written
 	layer   int32 // that instructions belong to, −1 for none
 	params  int64 // scratchpad address of the constants of the step at hand
-	args    []int64
-	count   int     // instructions so far
-	half    []int64 // of each cluster: accumulator half that is free next
-	ring    []ring  // of each cluster: weight SRAM for streamed weights
-	written []int64 // of each cluster: half of the weight SRAM for activations that is next
-	direct  bool    // the second operand of the product at hand is read from DRAM
-	chunk   int     // which chunk of columns a product emits, −1 for all
+	args    arena
+	phases  [2][]isa.Stream // memory of the streams of init and main
+	count   int             // instructions so far
+	half    []int64         // of each cluster: accumulator half that is free next
+	ring    []ring          // of each cluster: weight SRAM for streamed weights
+	written []int64         // of each cluster: half of the weight SRAM for activations that is next
+	direct  bool            // the second operand of the product at hand is read from DRAM
+	chunk   int             // which chunk of columns a product emits, −1 for all
+	last    emittedProduct
 }
 
 // maxInsts bounds a program, so that an absurd model gives an error and does not
@@ -31,20 +34,97 @@ const maxInsts = 1 << 22
 // tooLong is what emit panics with; generate turns it into an error.
 type tooLong struct{}
 
-// emit appends one instruction to the stream of the cluster at hand.
-func (e *emitter) emit(op isa.Op, args ...int64) {
+// emit appends one instruction to the stream of the cluster at hand and returns its
+// operands.
+func (e *emitter) emit(op isa.Op, args ...int64) []int64 {
 	if e.count++; e.count > maxInsts {
 		panic(tooLong{})
 	}
-	if cap(e.args)-len(e.args) < len(args) {
-		e.args = make([]int64, 0, max(4096, len(args)))
-	}
-	n := len(e.args)
-	e.args = append(e.args, args...)
-	s := &e.streams[e.cluster]
-	s.Insts = append(s.Insts, isa.Inst{Op: op, Args: e.args[n:len(e.args):len(e.args)]})
+	s := e.stream()
+	args = e.args.keep(args)
+	s.Insts = append(s.Insts, isa.Inst{Op: op, Args: args})
 	s.Layer = append(s.Layer, e.layer)
+	return args
 }
+
+// again appends instructions that have been emitted before to the stream of the
+// cluster at hand.
+func (e *emitter) again(insts []isa.Inst) {
+	if e.count += len(insts); e.count > maxInsts {
+		panic(tooLong{})
+	}
+	s := e.stream()
+	s.Insts = append(s.Insts, insts...)
+	for range insts {
+		s.Layer = append(s.Layer, e.layer)
+	}
+}
+
+// arena keeps operands of instructions in few pieces of memory.
+type arena struct {
+	pieces [][]int64
+	at     int // the piece that is being filled
+}
+
+// keep returns a copy of operands.
+func (a *arena) keep(args []int64) []int64 {
+	for ; a.at < len(a.pieces); a.at++ {
+		b := a.pieces[a.at]
+		if n := len(b); cap(b)-n >= len(args) {
+			b = append(b, args...)
+			a.pieces[a.at] = b
+			return b[n:len(b):len(b)]
+		}
+	}
+	a.pieces = append(a.pieces, make([]int64, 0, max(4096, len(args))))
+	return a.keep(args)
+}
+
+// reset gives the memory to other operands.
+func (a *arena) reset() {
+	for i := range a.pieces {
+		a.pieces[i] = a.pieces[i][:0]
+	}
+	a.at = 0
+}
+
+// mostKept is of how many instructions the memory is kept for the next plan's.
+const mostKept = 1 << 18
+
+// reset makes e ready for the streams of a plan, in the memory of those before.
+func (e *emitter) reset(p *plan) {
+	if e.count > mostKept {
+		*e = emitter{}
+	}
+	e.args.reset()
+	*e = emitter{
+		chip: p.chip, args: e.args, phases: e.phases, half: zeroed(e.half, p.clusters), ring: slices.Grow(e.ring[:0], p.clusters)[:p.clusters],
+		written: zeroed(e.written, p.clusters), chunk: -1, layer: -1,
+	}
+	for j := range e.ring {
+		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd, held: e.ring[j].held[:0]}
+	}
+}
+
+// begin returns the streams of a phase, which are written from now on.
+func (e *emitter) begin(phase int) []isa.Stream {
+	e.streams = emptied(e.phases[phase], len(e.half))
+	e.phases[phase] = e.streams
+	return e.streams
+}
+
+// emptied returns n streams without instructions, in the memory of others.
+func emptied(streams []isa.Stream, n int) []isa.Stream {
+	streams = slices.Grow(streams[:0], n)[:n]
+	for j := range streams {
+		s := &streams[j]
+		s.Insts, s.Layer = s.Insts[:0], s.Layer[:0]
+	}
+	return streams
+}
+
+// stream returns the stream of the cluster at hand.
+func (e *emitter) stream() *isa.Stream { return &e.streams[e.cluster] }
 
 // transfer emits load, store or send instructions that copy box b between two
 // views of the same element size; tail holds the operands after len.

@@ -34,6 +34,7 @@ type lowering struct {
 	fetches  fetches
 	cuttings cuttings
 	splits   splits
+	emitter  emitter
 	net      int32 // number of the chip's links, see splits
 }
 

@@ -37,12 +37,12 @@ type store struct {
 	boxes   []box    // of each cluster, from the distribution
 	got     []box    // of each cluster: the hull of what it reads
 	holding *holding // the same and what follows from it
-	spilled bool   // lives in DRAM; clusters hold strips while they work
-	inner   bool   // as spilled, but made and used strip by strip in one group: not even in DRAM
-	addr    int64  // in the scratchpad, the same on every cluster
-	over    *store // whose place it takes over, nil for a place of its own
-	size    int64  // bytes of the largest box
-	tried   bool   // to bring it back to the scratchpad, see plan.unspill
+	spilled bool     // lives in DRAM; clusters hold strips while they work
+	inner   bool     // as spilled, but made and used strip by strip in one group: not even in DRAM
+	addr    int64    // in the scratchpad, the same on every cluster
+	over    *store   // whose place it takes over, nil for a place of its own
+	size    int64    // bytes of the largest box
+	tried   bool     // to bring it back to the scratchpad, see plan.unspill
 	writers []*step
 	readers []*step
 }
@@ -127,7 +127,7 @@ type step struct {
 	parts []box // of the result, one a cluster; empty where it takes no part
 	split int32 // their number, see splits
 	near  []*step
-	sends bool  // some cluster needs what another computes in it
+	sends bool // some cluster needs what another computes in it
 
 	blobs  []blob // constants, one for each different part
 	blobOf []int  // of each cluster, index in blobs

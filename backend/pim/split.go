@@ -564,4 +564,3 @@ func (p *plan) storeParts(t *tensor) []box {
 	}
 	return parts
 }
-

@@ -3,8 +3,10 @@ package pim
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"situ/arch"
+	"situ/backend/pim/isa"
 )
 
 // splits remembers what follows from how steps are split over clusters, whatever
@@ -20,6 +22,8 @@ type splits struct {
 	size   int // of all, in boxes, roughly
 	key    []byte
 	raw    []byte
+
+	recorder emitter // of instructions that are kept
 }
 
 // maxSplits bounds what is remembered, in boxes of 64 bytes.
@@ -193,6 +197,42 @@ type holding struct {
 	got   []box
 	size  int64  // bytes of the largest box
 	sends []bool // of each writer: some cluster needs what another computes in it
+
+	insts [][]written // by number and cluster, see plan.repeat
+}
+
+// written are instructions that a cluster executes, if they have been written.
+type written struct {
+	written bool
+	insts   []isa.Inst
+}
+
+// repeat emits for the cluster at hand what write emits where a store is at address
+// 0, moved to where it is: its address is in the first operands. The instructions
+// are kept with what clusters hold of the store, under a number: 0 is what happens
+// before the first writer, then come its writers.
+func (p *plan) repeat(e *emitter, st *store, number, operands int, write func(*emitter)) {
+	h, m := st.holding, &p.splits
+	if h.insts == nil {
+		h.insts = make([][]written, 1+len(st.writers))
+	}
+	if h.insts[number] == nil {
+		h.insts[number] = make([]written, p.clusters)
+	}
+	known := &h.insts[number][e.cluster]
+	if !known.written {
+		r := &m.recorder
+		*r = emitter{chip: p.chip, args: r.args, streams: emptied(r.streams, p.clusters), cluster: e.cluster}
+		write(r)
+		*known = written{true, slices.Clone(r.stream().Insts)}
+		m.size += 2 * len(known.insts)
+	}
+	for _, in := range known.insts {
+		args := e.emit(in.Op, in.Args...)
+		for i := range operands {
+			args[i] += st.addr
+		}
+	}
 }
 
 // spread says which box of its store each cluster holds, and which steps send.
