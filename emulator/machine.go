@@ -117,6 +117,13 @@ func (m *Machine) Run(ctx context.Context, inputs [][]byte, o Options) (*Report,
 	}
 	begin := time.Now()
 	r := &Report{Model: m.prog.Model, Arch: m.chip.Name, Quant: m.prog.Quant, Mode: o.Mode.String()}
+	if o.Mode == Timing {
+		if err := m.measure(ctx, r, &o); err != nil {
+			return nil, nil, err
+		}
+		r.Host = time.Since(begin)
+		return r, nil, nil
+	}
 	// Neither half needs the other, so they run side by side.
 	measured := make(chan error, 1)
 	if o.Mode != Functional {
@@ -124,11 +131,7 @@ func (m *Machine) Run(ctx context.Context, inputs [][]byte, o Options) (*Report,
 	} else {
 		measured <- nil
 	}
-	var outputs [][]byte
-	var err error
-	if o.Mode != Timing {
-		outputs, err = m.compute(ctx, inputs)
-	}
+	outputs, err := m.compute(ctx, inputs)
 	if errTiming := <-measured; err == nil {
 		err = errTiming
 	}

@@ -239,6 +239,12 @@ func mergeable(a, b level, operands int) bool {
 	return true
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+// ceilDiv returns a/b rounded up; hosts divide 32 bits in half the time of 64.
+func ceilDiv(a, b int64) int64 {
+	if n := a + b - 1; uint64(n|b) < 1<<32 {
+		return int64(uint32(n) / uint32(b))
+	}
+	return (a + b - 1) / b
+}
 
 func roundUp(a, b int64) int64 { return ceilDiv(a, b) * b }

@@ -121,6 +121,9 @@ const saturated = 1 << 59
 
 // mul multiplies with saturation.
 func mul(a, b int64) int64 {
+	if uint64(a|b) < 1<<29 {
+		return a * b
+	}
 	if p := float64(a) * float64(b); p > saturated {
 		return saturated
 	} else if p < -saturated {

@@ -1,20 +1,27 @@
 package timing
 
+import "slices"
+
 // network books the links of the dies' meshes, the links between dies and the
 // DRAM channels. A cluster's router has its number within the die, row by row;
 // the DRAM controller and the die-to-die links hang on router 0 by a link of
 // their own. Routes go along x first, then y.
 type network struct {
 	r     *rates
-	links [][]resource // per die, made on first use: 4 a router, then the port in and the port out
+	links [][]resource // per die, used or not: 4 a router, then the port in and the port out
 	pairs [][]resource // die-to-die link from a to b, made on first use of a
 	dram  []resource   // channels of a die
+	at    []place      // of each cluster of the program
 
 	// One transfer's tree: where it has been, and when its head got there.
 	stamp   int32
 	visited []int32
 	head    []int64
 }
+
+// place is where a cluster is: its die, its router there, and that one's place in
+// the mesh.
+type place struct{ die, router, x, y int }
 
 // Directions of a router's links, and the two ports of router 0.
 const (
@@ -25,23 +32,42 @@ const (
 	dirs
 )
 
-func newNetwork(r *rates) *network {
+// reset makes n the idle network of a chip of which a program uses some clusters.
+func (n *network) reset(r *rates, clusters int) {
 	routers := r.meshCols * r.meshRows
-	return &network{
-		r: r, links: make([][]resource, r.dies), pairs: make([][]resource, r.dies), dram: make([]resource, r.dies),
-		visited: make([]int32, routers), head: make([]int64, routers),
+	n.r, n.stamp = r, 0
+	n.links = idle(n.links, r.dies)
+	n.pairs = idle(n.pairs, r.dies)
+	n.dram = cleared(n.dram, r.dies)
+	n.visited = cleared(n.visited, routers)
+	n.head = cleared(n.head, routers)
+	n.at = slices.Grow(n.at[:0], clusters)[:clusters]
+	for i := range n.at {
+		router := i % r.perDie
+		n.at[i] = place{i / r.perDie, router, router % r.meshCols, router / r.meshCols}
 	}
 }
 
-// dieOf returns the die of a cluster and its router there.
-func (n *network) dieOf(cluster int) (die, router int) {
-	return cluster / n.r.perDie, cluster % n.r.perDie
+// cleared returns n zeros in the memory of s, where that is enough.
+func cleared[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// idle empties n lists of resources.
+func idle(lists [][]resource, n int) [][]resource {
+	lists = slices.Grow(lists[:0], n)[:n]
+	for i := range lists {
+		lists[i] = lists[i][:0]
+	}
+	return lists
 }
 
 // mesh returns the links of a die.
 func (n *network) mesh(die int) []resource {
-	if n.links[die] == nil {
-		n.links[die] = make([]resource, len(n.head)*dirs+2)
+	if len(n.links[die]) == 0 {
+		n.links[die] = cleared(n.links[die], len(n.head)*dirs+2)
 	}
 	return n.links[die]
 }
@@ -76,21 +102,23 @@ func (n *network) begin(router int, at int64) {
 }
 
 // reach extends the tree to a router and returns when the head is there.
-func (n *network) reach(t *transfer, die, from, to int) int64 {
+func (n *network) reach(t *transfer, from, to *place, die int) int64 {
+	at := n.head[from.router]
+	if from.router == to.router {
+		return at
+	}
 	links, cols := n.mesh(die), n.r.meshCols
-	x, y := from%cols, from/cols
-	tx, ty := to%cols, to/cols
-	router, at := from, n.head[from]
-	for router != to {
+	router, x, y := from.router, from.x, from.y
+	for router != to.router {
 		dir, next := north, router-cols
 		switch {
-		case x < tx:
+		case x < to.x:
 			dir, next = east, router+1
 			x++
-		case x > tx:
+		case x > to.x:
 			dir, next = west, router-1
 			x--
-		case y < ty:
+		case y < to.y:
 			dir, next = south, router+cols
 			y++
 		default:
@@ -124,8 +152,8 @@ func (n *network) link(t *transfer, from, to int, at int64) int64 {
 	dur := int64(float64(t.bytes) * n.r.linkPSPerByte)
 	t.c.Link += t.bytes
 	t.tail = max(t.tail, dur)
-	if n.pairs[from] == nil {
-		n.pairs[from] = make([]resource, n.r.dies)
+	if len(n.pairs[from]) == 0 {
+		n.pairs[from] = cleared(n.pairs[from], n.r.dies)
 	}
 	return n.pairs[from][to].book(at, dur) + n.r.linkLatency
 }
@@ -139,34 +167,37 @@ type receivers struct {
 
 // spread takes a transfer whose head is at a router to its receivers. Each
 // other die gets one copy by its link; within a die links are shared.
-func (n *network) spread(t *transfer, die, router int, at int64, to *receivers) {
-	last := to.first + to.count - 1
+func (n *network) spread(t *transfer, from *place, at int64, to *receivers) {
 	exit := int64(-1)
-	for d := to.first / n.r.perDie; d <= last/n.r.perDie; d++ {
-		if d == die {
+	for d, last := n.at[to.first].die, n.at[to.first+to.count-1].die; d <= last; d++ {
+		if d == from.die {
 			continue
 		}
 		if exit < 0 {
-			n.begin(router, at)
-			exit = n.port(t, die, false, n.reach(t, die, router, 0))
+			n.begin(from.router, at)
+			exit = n.port(t, from.die, false, n.reach(t, from, &n.at[0], from.die))
 		}
 		far := *t
-		head := n.link(&far, die, d, exit)
-		n.within(&far, d, 0, n.port(&far, d, true, head), to)
+		head := n.link(&far, from.die, d, exit)
+		n.within(&far, d, &n.at[0], n.port(&far, d, true, head), to)
 	}
-	n.within(t, die, router, at, to)
+	n.within(t, from.die, from, at, to)
 }
 
-// within takes a transfer to the receivers of one die.
-func (n *network) within(t *transfer, die, router int, at int64, to *receivers) {
-	n.begin(router, at)
-	for c := max(to.first, die*n.r.perDie); c < min(to.first+to.count, (die+1)*n.r.perDie); c++ {
+// within takes a transfer to the receivers of one die, from one of its routers.
+func (n *network) within(t *transfer, die int, from *place, at int64, to *receivers) {
+	first := die * n.r.perDie
+	lo, hi := max(to.first, first), min(to.first+to.count, first+n.r.perDie)
+	if lo >= hi {
+		return
+	}
+	n.begin(from.router, at)
+	for c := lo; c < hi; c++ {
 		if c == to.skip {
 			continue
 		}
-		_, there := n.dieOf(c)
 		t.c.NoCOut += t.bytes
-		to.arrived(c, n.reach(t, die, router, there)+t.tail)
+		to.arrived(c, n.reach(t, from, &n.at[c], die)+t.tail)
 	}
 }
 
@@ -184,8 +215,7 @@ func (t *transfer) copies(to *receivers) {
 func (n *network) send(bytes, cycles int64, from int, at int64, to *receivers, c *Counters) int64 {
 	t := n.newTransfer(bytes, cycles, c)
 	t.copies(to)
-	die, router := n.dieOf(from)
-	n.spread(&t, die, router, at, to)
+	n.spread(&t, &n.at[from], at, to)
 	return at + t.dur
 }
 
@@ -204,12 +234,12 @@ func (n *network) gathered(bytes, bursts, cycles int64, home int, at int64, to *
 	t.tail = max(t.tail, dur)
 	c.DRAMRead += bytes
 	head := at + n.r.dramLatency
-	if lo, hi := to.first/n.r.perDie, (to.first+to.count-1)/n.r.perDie; lo == hi && lo != home {
+	if lo, hi := n.at[to.first].die, n.at[to.first+to.count-1].die; lo == hi && lo != home {
 		// From the controller to the die link, not through the mesh.
 		head = n.link(&t, home, lo, head)
 		home = lo
 	}
-	n.spread(&t, home, 0, n.port(&t, home, true, head), to)
+	n.spread(&t, &place{die: home}, n.port(&t, home, true, head), to)
 	return at + dur
 }
 
@@ -217,11 +247,11 @@ func (n *network) gathered(bytes, bursts, cycles int64, home int, at int64, to *
 // there.
 func (n *network) toDRAM(bytes, cycles int64, from, home int, at int64, c *Counters) int64 {
 	t := n.newTransfer(bytes, cycles, c)
-	die, router := n.dieOf(from)
-	n.begin(router, at)
-	head := n.port(&t, die, false, n.reach(&t, die, router, 0))
-	if die != home {
-		head = n.link(&t, die, home, head)
+	here := &n.at[from]
+	n.begin(here.router, at)
+	head := n.port(&t, here.die, false, n.reach(&t, here, &n.at[0], here.die))
+	if here.die != home {
+		head = n.link(&t, here.die, home, head)
 	}
 	dur := n.dramTime(bytes)
 	start := n.dram[home].book(head, dur)

@@ -55,4 +55,10 @@ func ratesOf(c *arch.Chip) rates {
 // ps returns the time of some cycles in picoseconds, rounded.
 func (r *rates) ps(cycles int64) int64 { return int64(math.Round(float64(cycles) * r.periodPS)) }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+// ceilDiv returns a/b rounded up; hosts divide 32 bits in half the time of 64.
+func ceilDiv(a, b int64) int64 {
+	if n := a + b - 1; uint64(n|b) < 1<<32 {
+		return int64(uint32(n) / uint32(b))
+	}
+	return (a + b - 1) / b
+}

@@ -79,7 +79,7 @@ type model struct {
 	prog     *isa.Program
 	limits   *effect.Limits
 	observe  func(Event)
-	net      *network
+	net      network
 	clusters []cluster
 
 	// The phase at hand.
@@ -109,7 +109,6 @@ type cluster struct {
 	sent    int64 // when sends are there
 	done    int64 // end of the last instruction
 	pending sequence.Step
-	args    [40]int64 // of pending
 }
 
 // interval is the last work of a unit, for contention at the scratchpad's ports.
@@ -132,7 +131,7 @@ var models = sync.Pool{New: func() any {
 // reset makes m the state of a chip that has done nothing.
 func (m *model) reset(p *isa.Program, c *arch.Chip, limits *effect.Limits, observe func(Event)) {
 	m.rates, m.prog, m.limits, m.observe = ratesOf(c), p, limits, observe
-	m.net = newNetwork(&m.rates)
+	m.net.reset(&m.rates, len(p.Main))
 	m.clusters = slices.Grow(m.clusters[:0], len(p.Main))[:len(p.Main)]
 	for i := range m.clusters {
 		k := &m.clusters[i]
@@ -165,7 +164,7 @@ func (m *model) phase(ctx context.Context, out *Phase, name string, streams []is
 		m.start = max(m.start, m.clusters[i].done)
 	}
 	left := len(streams)
-	m.queue = m.queue[:0]
+	m.queue = queue{heap: m.queue.heap[:0]}
 	for i := range streams {
 		k := &m.clusters[i]
 		k.issue, k.input, k.done = m.start, 0, m.start
@@ -173,11 +172,14 @@ func (m *model) phase(ctx context.Context, out *Phase, name string, streams []is
 		m.queue.push(entry{m.start, i})
 		k.pending.Op = isa.OpInvalid
 	}
-	for n := 0; len(m.queue) > 0; n++ {
+	for n := 0; ; n++ {
 		if n&255 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		id := m.queue.pop().cluster
+		id, ok := m.queue.take()
+		if !ok {
+			break
+		}
 		ended, err := m.advance(ctx, id, streams, repeat)
 		if err != nil {
 			return err
@@ -241,8 +243,7 @@ func (m *model) advance(ctx context.Context, id int, streams []isa.Stream, repea
 		k.issue += m.issuePS
 		switch unit := st.Op.Info().Unit; {
 		case unit == isa.UnitDMA || unit == isa.UnitNoC || st.Op == isa.OpBarrier:
-			k.pending = *st
-			k.pending.Args = k.args[:copy(k.args[:], st.Args)]
+			k.pending = *st // its operands stay: the cursor does not move before it is executed
 			m.queue.push(entry{max(k.issue, k.free[unit]), id})
 			return false, nil
 		case unit == isa.UnitCtrl:
@@ -300,11 +301,10 @@ func (m *model) signal(first, count int) int64 {
 	if first/m.perDie != last/m.perDie {
 		return 2 * (m.linkLatency + int64(m.meshCols+m.meshRows-2)*m.hopPS)
 	}
-	_, from := m.net.dieOf(first)
-	far := 0
+	from, far := &m.net.at[first], 0
 	for c := first; c <= last; c++ {
-		_, to := m.net.dieOf(c)
-		far = max(far, abs(to%m.meshCols-from%m.meshCols)+abs(to/m.meshCols-from/m.meshCols))
+		to := &m.net.at[c]
+		far = max(far, abs(to.x-from.x)+abs(to.y-from.y))
 	}
 	return 2 * int64(far) * m.hopPS
 }

@@ -19,9 +19,10 @@ type pages struct {
 // times holds the latest time of every page. Long ranges touch groups instead
 // of their pages: a page's time is the greater of its own and its group's all.
 type times struct {
-	page []int64
-	all  []int64 // of a group: a time that holds for all of its pages
-	most []int64 // of a group: the greatest of its pages
+	page    []int64
+	all     []int64 // of a group: a time that holds for all of its pages
+	most    []int64 // of a group: the greatest of its pages
+	touched int64   // no group from here on has been
 }
 
 // reset makes p the pages of a memory of some bytes that nothing has touched,
@@ -43,16 +44,17 @@ func (p *pages) reset(size, minPage int64) {
 // reset makes t the times of n pages, all 0. It clears what was touched only.
 func (t *times) reset(n int64) {
 	const size = 1 << groupShift
-	for g, most := range t.most {
+	for g, most := range t.most[:t.touched] {
 		if most > 0 {
 			t.all[g], t.most[g] = 0, 0
 			clear(t.page[g*size : min((g+1)*size, len(t.page))])
 		}
 	}
+	t.touched = 0
 	groups := (n + size - 1) >> groupShift
 	if int64(cap(t.page)) < n {
 		buf := make([]int64, n+2*groups)
-		*t = times{buf[:n:n], buf[n:][:groups:groups], buf[n+groups:]}
+		*t = times{page: buf[:n:n], all: buf[n:][:groups:groups], most: buf[n+groups:]}
 	}
 	t.page, t.all, t.most = t.page[:n], t.all[:groups], t.most[:groups]
 }
@@ -69,7 +71,9 @@ func (t *times) latest(lo, hi, from int64) int64 {
 		default:
 			from = max(from, t.all[g])
 			for _, x := range t.page[lo:end] {
-				from = max(from, x)
+				if x > from {
+					from = x
+				}
 			}
 		}
 		lo = end
@@ -79,15 +83,22 @@ func (t *times) latest(lo, hi, from int64) int64 {
 
 // raise sets pages lo..hi-1 to at least a time.
 func (t *times) raise(lo, hi, to int64) {
+	if lo < hi {
+		t.touched = max(t.touched, (hi-1)>>groupShift+1)
+	}
 	for lo < hi {
 		g := lo >> groupShift
 		end := min((g+1)<<groupShift, hi)
 		t.most[g] = max(t.most[g], to)
-		if end-lo == 1<<groupShift {
+		switch {
+		case end-lo == 1<<groupShift:
 			t.all[g] = max(t.all[g], to)
-		} else {
-			for i, x := range t.page[lo:end] {
-				t.page[lo+int64(i)] = max(x, to)
+		case t.all[g] < to:
+			pages := t.page[lo:end]
+			for i := range pages {
+				if pages[i] < to {
+					pages[i] = to
+				}
 			}
 		}
 		lo = end
