@@ -172,7 +172,7 @@ func count(p *plan, spilled, streamed, split, fused *int) {
 	some(spilled, slices.ContainsFunc(p.stores, func(s *store) bool { return s.spilled }))
 	some(streamed, slices.ContainsFunc(p.steps, func(s *step) bool {
 		k, ok := s.kernel.(*product)
-		return ok && different(k.parts)[0].streamed
+		return ok && k.different[0].streamed
 	}))
 	some(split, slices.ContainsFunc(p.steps, func(s *step) bool { return len(s.parts) > 1 && !s.parts[1].empty() }))
 }

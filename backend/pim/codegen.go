@@ -74,7 +74,7 @@ func (p *plan) initial(e *emitter) {
 			continue
 		}
 		e.layer = s.layer
-		for _, q := range different(k.parts) {
+		for _, q := range k.different {
 			if q.streamed {
 				continue
 			}
@@ -146,8 +146,8 @@ func (p *plan) emitConstants(e *emitter, s *step) {
 	}
 }
 
-// operands returns the views of a step's operands on the cluster at hand, and
-// points e at its constants. In a group, q is the strip.
+// operands returns the views of a step's operands on the cluster at hand, until it is
+// asked again, and points e at its constants. In a group, q is the strip.
 func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
 	b := s.blob(e.cluster)
 	if b != nil {
@@ -157,7 +157,8 @@ func (p *plan) operands(e *emitter, s *step, g *group, q *pass) []view {
 		}
 	}
 	e.direct = s.fromDRAM(g)
-	src := make([]view, len(s.in))
+	e.src = slices.Grow(e.src[:0], len(s.in))[:len(s.in)]
+	src := e.src
 	for i, t := range s.in {
 		k := -1
 		if g != nil {

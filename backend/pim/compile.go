@@ -192,12 +192,15 @@ func (p *plan) program(opt Options) (*isa.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog.Consts = p.image(&m)
+	prog.Fingerprint, prog.Consts = p.chip.Fingerprint(), p.image(&m)
+	for _, f := range passes.Fallbacks(p.g) {
+		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
+	}
 	return prog, nil
 }
 
-// skeleton writes the program but for its constants and for what it says of
-// layers to people.
+// skeleton writes the program but for its constants, the fingerprint of the chip and
+// what it says to people of layers and operators.
 func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 	end, regions := m.bytes, m.regions
 	home := func(st *store) {
@@ -206,7 +209,7 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 		end += st.dims.numel() * int64(st.elem)
 	}
 	prog := &isa.Program{
-		Model: p.g.Name, Arch: p.chip.Name, Fingerprint: p.chip.Fingerprint(), Quant: opt.Quant,
+		Model: p.g.Name, Arch: p.chip.Name, Quant: opt.Quant,
 		DescribedBytes: m.bytes - m.stored, ScratchpadBytes: p.high, WeightSRAMBytes: max(p.ringEnd, p.writtenEnd),
 		AccumulatorBytes: p.accumulatorBytes(), WeightBytes: p.weightBytes(), Replicas: p.chip.NumClusters() / p.clusters,
 	}
@@ -237,29 +240,13 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 	if prog.Init, prog.Main, err = p.generate(); err != nil {
 		return nil, err
 	}
-	prog.Layers = usedLayers(p.layers, prog.Init, prog.Main)
-	for _, f := range passes.Fallbacks(p.g) {
-		prog.Fallbacks = append(prog.Fallbacks, isa.Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
-	}
+	prog.Layers = usedLayers(p.layers, p.emitter.used, prog.Init, prog.Main)
 	return prog, nil
 }
 
 // usedLayers returns inputs, outputs and the layers that instructions belong to or
 // that compute something, and renumbers the instructions'. What a fold made superfluous goes.
-func usedLayers(layers []isa.Layer, streams ...[]isa.Stream) []isa.Layer {
-	used := make([]bool, len(layers))
-	each := func(f func(layer *int32)) {
-		for _, phase := range streams {
-			for _, s := range phase {
-				for i := range s.Layer {
-					if s.Layer[i] >= 0 {
-						f(&s.Layer[i])
-					}
-				}
-			}
-		}
-	}
-	each(func(l *int32) { used[*l] = true })
+func usedLayers(layers []isa.Layer, used []bool, streams ...[]isa.Stream) []isa.Layer {
 	var out []isa.Layer
 	to := make([]int32, len(layers))
 	for i, l := range layers {
@@ -268,7 +255,18 @@ func usedLayers(layers []isa.Layer, streams ...[]isa.Stream) []isa.Layer {
 			out = append(out, l)
 		}
 	}
-	each(func(l *int32) { *l = to[*l] })
+	if len(out) == len(layers) {
+		return out
+	}
+	for _, phase := range streams {
+		for _, s := range phase {
+			for i, l := range s.Layer {
+				if l >= 0 {
+					s.Layer[i] = to[l]
+				}
+			}
+		}
+	}
 	return out
 }
 

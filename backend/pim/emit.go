@@ -25,6 +25,8 @@ type emitter struct {
 	direct  bool            // the second operand of the product at hand is read from DRAM
 	chunk   int             // which chunk of columns a product emits, −1 for all
 	last    emittedProduct
+	src     []view // of the operands of the step at hand
+	used    []bool // of each layer: it has instructions
 }
 
 // maxInsts bounds a program, so that an absurd model gives an error and does not
@@ -43,7 +45,7 @@ func (e *emitter) emit(op isa.Op, args ...int64) []int64 {
 	s := e.stream()
 	args = e.args.keep(args)
 	s.Insts = append(s.Insts, isa.Inst{Op: op, Args: args})
-	s.Layer = append(s.Layer, e.layer)
+	e.inLayer(s, 1)
 	return args
 }
 
@@ -55,8 +57,17 @@ func (e *emitter) again(insts []isa.Inst) {
 	}
 	s := e.stream()
 	s.Insts = append(s.Insts, insts...)
-	for range insts {
+	e.inLayer(s, len(insts))
+}
+
+// inLayer says of the next n instructions of a stream that they are of the layer at
+// hand.
+func (e *emitter) inLayer(s *isa.Stream, n int) {
+	for range n {
 		s.Layer = append(s.Layer, e.layer)
+	}
+	if e.layer >= 0 {
+		e.used[e.layer] = true
 	}
 }
 
@@ -99,8 +110,9 @@ func (e *emitter) reset(p *plan) {
 	e.args.reset()
 	*e = emitter{
 		chip: p.chip, args: e.args, phases: e.phases, half: zeroed(e.half, p.clusters), ring: slices.Grow(e.ring[:0], p.clusters)[:p.clusters],
-		written: zeroed(e.written, p.clusters), chunk: -1, layer: -1,
+		written: zeroed(e.written, p.clusters), chunk: -1, layer: -1, src: e.src, used: slices.Grow(e.used[:0], len(p.layers))[:len(p.layers)],
 	}
+	clear(e.used)
 	for j := range e.ring {
 		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd, held: e.ring[j].held[:0]}
 	}

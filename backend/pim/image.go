@@ -98,7 +98,7 @@ func (p *plan) layOut() layout {
 		if !ok {
 			continue
 		}
-		for _, q := range different(k.parts) {
+		for _, q := range k.different {
 			for i := range q.chunks {
 				for j := range q.chunks[i].units {
 					d := q.first / perDie

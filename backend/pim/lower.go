@@ -36,6 +36,7 @@ type lowering struct {
 	splits   splits
 	emitter  emitter
 	net      int32 // number of the chip's links, see splits
+	tops     []int64
 }
 
 // lower returns the steps of g, or an error that lists every operator the back

@@ -1,6 +1,8 @@
 package pim
 
 import (
+	"math"
+
 	"situ/arch"
 )
 
@@ -42,7 +44,8 @@ type mapper struct {
 
 	cores, rows, accumulators, issue, input, pipeline int64
 	spRead, spWrite, lanes, start                     int64
-	shadow                                            bool // arrays have a second set of weights
+	shadow                                            bool  // arrays have a second set of weights
+	limit                                             int64 // mappings that take longer are not worth a look
 	w8, w4                                            tileShape
 }
 
@@ -92,6 +95,9 @@ func (mp *mapper) best(p Problem) (Mapping, bool) {
 		mp.each(p, func(m *Mapping) {
 			if !b.ok || better(&p, m, &b.m) {
 				b = choice{*m, true}
+				if !p.Lean {
+					mp.limit = m.Cycles
+				}
 			}
 		})
 		mp.found[p] = b
@@ -101,8 +107,9 @@ func (mp *mapper) best(p Problem) (Mapping, bool) {
 
 // each calls f for every mapping of a problem that is worth a look: with as many
 // cores as there are, and with one for the input vectors. f must not keep what it
-// is given.
+// is given; it may lower mp.limit.
 func (mp *mapper) each(p Problem, f func(*Mapping)) {
+	mp.limit = math.MaxInt64
 	t := mp.tile(p.WeightBits)
 	perTile := t.cols // live columns of a tile
 	tiles := ceilDiv(p.N, t.cols)
@@ -172,10 +179,18 @@ func (mp *mapper) complete(p *Problem, m *Mapping, t *tileShape, ktiles, perTile
 		unitPasses = min(passes, p.UnitTiles)
 		m.CoreBytes = unitPasses * t.bytes
 	}
+	// No strips take less than the arrays for all vectors, nor less than the vector
+	// unit for all sums.
+	if m.Chunks*max(passes*ceilDiv(p.M, m.RSplit)*mp.input, ceilDiv(p.M*n*opsRequant, mp.lanes)) > mp.limit {
+		return false
+	}
 	kBytes := ceilDiv(p.K, passes)
 	least := ceilDiv(p.M, limit)
-	for _, more := range [4]int64{1, 2, 4, 8} {
+	for more := int64(1); more <= 8; more *= 2 {
 		strips := min(least*more, p.M)
+		if strips == m.Strips {
+			break // there are no more
+		}
 		rows := ceilDiv(p.M, strips)
 		one := m.Units * mp.mvmCycles(t, rows, m.RSplit, unitPasses, rows*kBytes)
 		if unitPasses == 1 && m.Units == 1 {

@@ -64,3 +64,25 @@ func TestMoreCoresNoSlower(t *testing.T) {
 		}
 	})
 }
+
+// TestBestOfAll holds the mapping that is found with most others left out against
+// the best of all.
+func TestBestOfAll(t *testing.T) {
+	mp := mapperOf(manyChip())
+	rapid.Check(t, func(t *rapid.T) {
+		p := Problem{
+			M: rapid.Int64Range(1, 5000).Draw(t, "M"), K: rapid.Int64Range(1, 3000).Draw(t, "K"), N: rapid.Int64Range(1, 600).Draw(t, "N"),
+			Groups: 1, WeightBits: rapid.SampledFrom([]int{4, 8}).Draw(t, "bits"),
+			Streamed: rapid.Bool().Draw(t, "streamed"), UnitTiles: rapid.Int64Range(1, 9).Draw(t, "unit"), Lean: rapid.Bool().Draw(t, "lean"),
+		}
+		var want choice
+		mp.each(p, func(m *Mapping) {
+			if !want.ok || better(&p, m, &want.m) {
+				want = choice{*m, true}
+			}
+		})
+		if got, ok := mp.best(p); got != want.m || ok != want.ok {
+			t.Fatalf("%+v: found %+v, the best is %+v", p, got, want.m)
+		}
+	})
+}

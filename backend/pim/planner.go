@@ -42,8 +42,10 @@ func (e *Planner) on(c *arch.Chip) error {
 }
 
 // Program returns the program that Compile writes for a chip, but that its
-// constants are described, not stored, and its layers say nothing of their mapping.
-// It takes the same time and moves the same bytes, as neither depends on data.
+// constants are described, not stored, it says nothing of mappings and of operators
+// that fall back, and has no fingerprint of the chip. It takes the same time and
+// moves the same bytes, as neither depends on data. It is valid until the Planner is
+// asked for another, which is written in the same memory, and must not be changed.
 func (e *Planner) Program(c *arch.Chip, opt Options) (p *isa.Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -21,6 +21,8 @@ type product struct {
 	zero       int64
 	lo, hi     int64
 	parts      []*part // of each cluster; nil where it takes no part
+	different  []*part // those, each once
+	spare      []*part // memory of parts, those that are in use first
 	grouped    bool    // the groups' tiles run side by side: a group fits a tile's columns
 	cols, rows int     // of a tile
 	maps       *mapper // of the chip
@@ -153,18 +155,28 @@ func (k *product) macs(out dims) int64 {
 	return out.numel() * int64(k.kernel[0]*k.kernel[1]*k.cin)
 }
 
-// makePart cuts channels [out.lo, out.hi) into chunks and K into units.
-// unitTiles limits the tiles a core holds of one unit; 0 means no limit.
+// makePart makes a part of which it cuts the channels [out.lo, out.hi) into chunks
+// and K into units. unitTiles limits the tiles a core holds of one unit; 0 means no
+// limit.
 func (k *product) makePart(out box, m Mapping, unitTiles int64) *part {
-	p := &part{c0: out.lo[3], c1: out.hi[3], m: m}
+	n := len(k.different)
+	if n == len(k.spare) {
+		k.spare = append(k.spare, &part{})
+	}
+	p := k.spare[n]
+	k.different = k.spare[:n+1]
+	*p = part{c0: out.lo[3], c1: out.hi[3], m: m, chunks: p.chunks[:0]}
 	per := k.cout
 	if k.groups > 1 {
 		per = k.cout / k.groups
 	}
 	var params int64
 	add := func(c0, n, tiles, source int) {
-		p.chunks = append(p.chunks, chunk{c0: c0, n: n, tiles: tiles, source: source, params: params,
-			units: k.units(m, unitTiles)})
+		var memory []unit
+		if i := len(p.chunks); i < cap(p.chunks) {
+			memory = p.chunks[:i+1][i].units[:0]
+		}
+		p.chunks = append(p.chunks, chunk{c0: c0, n: n, tiles: tiles, source: source, params: params, units: k.units(memory, m, unitTiles)})
 		params += int64(k.paramBytes() * n)
 	}
 	nt := int(m.NTiles)
@@ -188,16 +200,16 @@ func (k *product) makePart(out box, m Mapping, unitTiles int64) *part {
 	return p
 }
 
-// units cuts K so that a core holds at most unitTiles tiles of a unit.
-func (k *product) units(m Mapping, unitTiles int64) []unit {
+// units appends the units into which K is cut so that a core holds at most
+// unitTiles tiles of each.
+func (k *product) units(out []unit, m Mapping, unitTiles int64) []unit {
 	all := unit{p1: k.w.planes, y1: k.kernel[0], x1: k.kernel[1], k1: k.cin, ws: -1}
 	budget := int(unitTiles*m.KSplit) * k.rows
 	if unitTiles == 0 || budget >= all.k() {
 		all.ktiles = (all.k() + k.rows - 1) / k.rows
-		return []unit{all}
+		return append(out, all)
 	}
 	// Cut the outermost index such that what is inside fits.
-	var out []unit
 	cut := func(u unit, n, inner int, set func(*unit, int, int)) {
 		step := max(budget/inner, 1)
 		for i := 0; i < n; i += step {
@@ -429,7 +441,7 @@ func (e *emitter) accumulator(bytes int64) int64 {
 
 // describe says for people how the product is mapped.
 func (k *product) describe(s *step, pl *plan) string {
-	parts := different(k.parts)
+	parts := k.different
 	clusters := 0
 	for _, q := range k.parts {
 		if q != nil {

@@ -222,7 +222,7 @@ func (p *plan) repeat(e *emitter, st *store, number, operands int, write func(*e
 	known := &h.insts[number][e.cluster]
 	if !known.written {
 		r := &m.recorder
-		*r = emitter{chip: p.chip, args: r.args, streams: emptied(r.streams, p.clusters), cluster: e.cluster}
+		*r = emitter{chip: p.chip, args: r.args, streams: emptied(r.streams, p.clusters), cluster: e.cluster, layer: -1}
 		write(r)
 		*known = written{true, slices.Clone(r.stream().Insts)}
 		m.size += 2 * len(known.insts)

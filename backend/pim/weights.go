@@ -25,8 +25,8 @@ func (p *plan) placeWeights() (bool, error) {
 	top := make([]int64, p.clusters)
 	reside := func(s *step, limit int64) bool {
 		k := s.kernel.(*product)
-		next := slices.Clone(top)
-		for _, q := range different(k.parts) {
+		next := append(p.tops[:0], top...)
+		for _, q := range k.different {
 			n := q.coreBytes(p.chip.TileBytes(k.w.bits))
 			at := int64(0)
 			for j := q.first; j < q.first+q.count; j++ {
@@ -40,7 +40,7 @@ func (p *plan) placeWeights() (bool, error) {
 			}
 			k.place(q, at, p.chip.TileBytes(k.w.bits))
 		}
-		top = next
+		top, p.tops = next, top
 		return true
 	}
 	all := true
@@ -77,29 +77,17 @@ func (p *plan) placeWeights() (bool, error) {
 func (p *plan) partBytes(s *step) int64 {
 	k := s.kernel.(*product)
 	n := int64(0)
-	for _, q := range k.parts {
-		if q != nil {
-			n = max(n, q.coreBytes(p.chip.TileBytes(k.w.bits)))
-		}
+	for _, q := range k.different {
+		n = max(n, q.coreBytes(p.chip.TileBytes(k.w.bits)))
 	}
 	return n
-}
-
-// different lists the parts, each once.
-func different(parts []*part) []*part {
-	var out []*part
-	for _, q := range parts {
-		if q != nil && !slices.Contains(out, q) {
-			out = append(out, q)
-		}
-	}
-	return out
 }
 
 // makeParts maps a product on the cores of each cluster. A ring of more than 0
 // bytes a core means that weights are streamed through it.
 func (p *plan) makeParts(s *step, k *product, ring int64) error {
-	k.parts = make([]*part, p.clusters)
+	k.parts, k.different = slices.Grow(k.parts[:0], p.clusters)[:p.clusters], nil
+	clear(k.parts)
 	tile := p.chip.TileBytes(k.w.bits)
 	for j, out := range s.parts {
 		if out.empty() {
