@@ -118,8 +118,37 @@ func (p *plan) emitStep(e *emitter, s *step) {
 		return
 	}
 	p.emitConstants(e, s)
-	s.kernel.emit(e, part, p.local(s.out, j), p.operands(e, s, nil, nil))
+	if !p.emitAsBefore(e, s) {
+		begin, start := len(e.stream().Insts), e.half[j]
+		s.kernel.emit(e, part, p.local(s.out, j), p.operands(e, s, nil, nil))
+		insts := e.stream().Insts
+		e.before = emittedStep{s, j, insts[begin:len(insts):len(insts)], start, e.half[j]}
+	}
 	p.send(e, s)
+}
+
+// emittedStep is what a cluster emitted of a step.
+type emittedStep struct {
+	step    *step
+	cluster int
+	insts   []isa.Inst
+
+	start, half int64 // accumulator half that is free before and after
+}
+
+// emitAsBefore emits a step with the instructions of the cluster before, where they
+// are the same, and reports whether they are.
+func (p *plan) emitAsBefore(e *emitter, s *step) bool {
+	j, b := e.cluster, &e.before
+	if s.alike == nil || !s.alike[j] || b.step != s || b.cluster != j-1 || len(s.blobs) > 0 && s.blobOf[j] != s.blobOf[j-1] {
+		return false
+	}
+	if k, ok := s.kernel.(*product); ok && (k.parts[j] != k.parts[j-1] || k.parts[j].streamed || e.half[j] != b.start) {
+		return false
+	}
+	e.again(b.insts)
+	e.half[j], b.cluster = b.half, j
+	return true
 }
 
 // emitBorder fills the border of a store before its first writer.

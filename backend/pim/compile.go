@@ -64,21 +64,22 @@ func (l *lowering) choose(opt Options) (*plan, error) {
 	}
 	var firstErr error
 	for _, how := range efforts {
-		options, err := l.options(opt, how)
-		if firstErr == nil {
-			firstErr = err
-		}
-		for _, o := range options {
+		var noPlace error
+		options := options{lowering: l, objective: opt.Objective, how: how, waiting: l.counts(opt)}
+		for {
+			o, ok := options.next()
+			if !ok {
+				break
+			}
 			p := &plan{lowering: l, clusters: o.clusters, effort: how}
 			p.resplit(o.splits)
-			if err := p.place(); err != nil {
-				if firstErr == nil {
-					firstErr = err
-				}
-				continue
+			err := p.place()
+			if err == nil {
+				return p, nil
 			}
-			return p, nil
+			noPlace = cmp.Or(noPlace, err)
 		}
+		firstErr = cmp.Or(firstErr, options.err, noPlace)
 	}
 	return nil, firstErr
 }
@@ -86,46 +87,95 @@ func (l *lowering) choose(opt Options) (*plan, error) {
 // option is a number of clusters that one copy of a program may use.
 type option struct {
 	clusters int
-	score    float64 // cycles, the less the better
+	score    float64 // cycles, the less the better, or no more than that
 	splits   []int32 // of each step
 }
 
-// options lists the numbers of clusters for which all weights find a place with
-// an effort, the best first. The error is that of the first number which cannot
-// be.
-func (l *lowering) options(opt Options, how effort) ([]option, error) {
+// counts lists numbers of clusters.
+func (l *lowering) counts(opt Options) []option {
+	if opt.Clusters > 0 {
+		return []option{{clusters: opt.Clusters}}
+	}
+	var counts []option
 	total := l.chip.NumClusters()
-	counts := []int{opt.Clusters}
-	if opt.Clusters == 0 {
-		counts = counts[:0]
-		for n := 1; n < total; n *= 2 {
-			counts = append(counts, n)
-		}
-		counts = append(counts, total)
+	for n := 1; n < total; n *= 2 {
+		counts = append(counts, option{clusters: n})
 	}
-	var options []option
-	var firstErr error
-	for _, n := range counts {
-		p := &plan{lowering: l, clusters: n, effort: how}
-		if !how.stream && l.leastWeights() > int64(n)*l.chip.CoresPerCluster.Int()*l.chip.WeightSRAM.Bytes.Int() {
-			continue
+	counts = append(counts, option{clusters: total})
+	for i := range counts {
+		o := &counts[i]
+		for _, s := range l.steps {
+			if k, ok := s.kernel.(*product); ok {
+				o.score += float64(l.maps.least(k.problem(whole(s.out.dims)), int64(o.clusters)))
+			}
 		}
-		p.split()
-		fits, err := p.placeWeights()
-		if err != nil && firstErr == nil {
-			firstErr = err
-		}
-		if err != nil || !fits {
-			continue
-		}
-		score := float64(p.cycles)
-		if opt.Objective == Throughput {
-			score /= float64(total / n)
-		}
-		options = append(options, option{n, score, p.splitNumbers()})
+		o.score = opt.Objective.score(o.score, total/o.clusters)
 	}
-	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
-	return options, firstErr
+	return counts
+}
+
+// score is what the cycles of a program count of which some copies run side by side.
+func (o Objective) score(cycles float64, copies int) float64 {
+	if o == Throughput {
+		return cycles / float64(copies)
+	}
+	return cycles
+}
+
+// options goes through the numbers of clusters for which all weights find a place
+// with an effort, the best first. It splits the steps for those only that may be
+// the best of the rest.
+type options struct {
+	*lowering
+	objective Objective
+	how       effort
+	waiting   []option // their scores are bounds
+	ready     []option
+	err       error // of the least number that cannot be
+	errAt     int
+}
+
+// next returns the best option that is left.
+func (o *options) next() (option, bool) {
+	order := func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.clusters, b.clusters))
+	}
+	for len(o.waiting) > 0 {
+		i := 0
+		for k := range o.waiting {
+			if o.waiting[k].score < o.waiting[i].score {
+				i = k
+			}
+		}
+		if len(o.ready) > 0 && slices.MinFunc(o.ready, order).score < o.waiting[i].score {
+			break
+		}
+		n := o.waiting[i].clusters
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+		o.split(n)
+	}
+	if len(o.ready) == 0 {
+		return option{}, false
+	}
+	best := slices.MinFunc(o.ready, order)
+	o.ready = slices.DeleteFunc(o.ready, func(r option) bool { return r.clusters == best.clusters })
+	return best, true
+}
+
+// split splits the steps over n clusters.
+func (o *options) split(n int) {
+	p := &plan{lowering: o.lowering, clusters: n, effort: o.how}
+	if !o.how.stream && o.leastWeights() > int64(n)*o.chip.CoresPerCluster.Int()*o.chip.WeightSRAM.Bytes.Int() {
+		return
+	}
+	p.split()
+	fits, err := p.placeWeights()
+	if err != nil && (o.err == nil || n < o.errAt) {
+		o.err, o.errAt = err, n
+	}
+	if err == nil && fits {
+		o.ready = append(o.ready, option{n, o.objective.score(float64(p.cycles), o.chip.NumClusters()/n), p.splitNumbers()})
+	}
 }
 
 // leastWeights returns the bytes that the weights of all products take at least

@@ -24,7 +24,7 @@ type emitter struct {
 	written []int64         // of each cluster: half of the weight SRAM for activations that is next
 	direct  bool            // the second operand of the product at hand is read from DRAM
 	chunk   int             // which chunk of columns a product emits, −1 for all
-	last    emittedProduct
+	before  emittedStep
 	src     []view // of the operands of the step at hand
 	used    []bool // of each layer: it has instructions
 }

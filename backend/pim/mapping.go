@@ -111,16 +111,7 @@ func (mp *mapper) best(p Problem) (Mapping, bool) {
 func (mp *mapper) each(p Problem, f func(*Mapping)) {
 	mp.limit = math.MaxInt64
 	t := mp.tile(p.WeightBits)
-	perTile := t.cols // live columns of a tile
-	tiles := ceilDiv(p.N, t.cols)
-	if p.Groups > 1 {
-		perTile = p.N / p.Groups
-		tiles = p.Groups
-		if perTile > t.cols { // each group is a product by itself
-			tiles = ceilDiv(perTile, t.cols) * p.Groups
-			perTile = t.cols
-		}
-	}
+	tiles, perTile := t.along(&p)
 	ktiles := ceilDiv(p.K, mp.rows)
 	var m Mapping
 	for nt := min(tiles, mp.cores); nt >= 1; nt = nextSplit(tiles, nt) {
@@ -137,6 +128,27 @@ func (mp *mapper) each(p Problem, f func(*Mapping)) {
 			}
 		}
 	}
+}
+
+// along returns the tiles along the columns of a product, and the live columns of
+// each.
+func (t *tileShape) along(p *Problem) (tiles, perTile int64) {
+	if p.Groups <= 1 {
+		return ceilDiv(p.N, t.cols), t.cols
+	}
+	perTile = p.N / p.Groups
+	if perTile > t.cols { // each group is a product by itself
+		return ceilDiv(perTile, t.cols) * p.Groups, t.cols
+	}
+	return p.Groups, perTile
+}
+
+// least returns cycles in which no mapping runs a problem on some clusters, each of
+// which does its share of it: all arrays multiply all the time, or all lanes
+// requantise.
+func (mp *mapper) least(p Problem, clusters int64) int64 {
+	tiles, _ := mp.tile(p.WeightBits).along(&p)
+	return max(p.M*tiles*ceilDiv(p.K, mp.rows)*mp.input/(mp.cores*clusters), p.M*p.N*opsRequant/(mp.lanes*clusters))
 }
 
 // nextSplit returns the next smaller number of parts that shortens n/parts

@@ -127,7 +127,8 @@ type step struct {
 	parts []box // of the result, one a cluster; empty where it takes no part
 	split int32 // their number, see splits
 	near  []*step
-	sends bool // some cluster needs what another computes in it
+	sends bool   // some cluster needs what another computes in it
+	alike []bool // of each cluster: it does as the one before, see plan.alikeClusters; nil if not known
 
 	blobs  []blob // constants, one for each different part
 	blobOf []int  // of each cluster, index in blobs

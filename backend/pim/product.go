@@ -290,8 +290,12 @@ func (k *product) partOf(out box) *part {
 // params is the requantisation of the part's chunks, one after the other.
 func (k *product) params(out box) []byte {
 	var b []byte
-	for _, ch := range k.partOf(out).chunks {
+	chunks := k.partOf(out).chunks
+	for _, ch := range chunks {
 		if k.scales == nil && !k.raw {
+			if len(chunks) == 1 {
+				return k.rq.bytes(ch.c0, ch.c0+ch.n)
+			}
 			b = append(b, k.rq.bytes(ch.c0, ch.c0+ch.n)...)
 			continue
 		}
@@ -306,47 +310,8 @@ func (k *product) params(out box) []byte {
 	return b
 }
 
-// emittedProduct is what the instructions of a part depend on, and those.
-type emittedProduct struct {
-	productRun
-	insts []isa.Inst
-	half  int64 // accumulator half that is free after them
-}
-
-type productRun struct {
-	part        *part
-	chunk       int
-	out         dims // extents
-	dst, src    [4]int64
-	to, from    int64
-	params, acc int64
-}
-
 func (k *product) emit(e *emitter, out box, dst view, src []view) {
 	p := k.partOf(out)
-	if p.streamed {
-		k.emitPart(e, p, out, dst, src)
-		return
-	}
-	// Clusters in a row mostly do the same.
-	from := k.over(out).lo
-	from[3] = 0
-	run := productRun{
-		part: p, chunk: e.chunk, out: out.dims(), dst: dst.st, src: src[0].st, to: dst.at(out.lo), from: src[0].at(from),
-		params: e.params, acc: e.half[e.cluster],
-	}
-	if e.last.productRun == run {
-		e.half[e.cluster] = e.last.half
-		e.again(e.last.insts)
-		return
-	}
-	begin := len(e.stream().Insts)
-	k.emitPart(e, p, out, dst, src)
-	insts := e.stream().Insts
-	e.last = emittedProduct{run, insts[begin:len(insts):len(insts)], e.half[e.cluster]}
-}
-
-func (k *product) emitPart(e *emitter, p *part, out box, dst view, src []view) {
 	for i := range p.chunks {
 		if e.chunk >= 0 && e.chunk != i {
 			continue

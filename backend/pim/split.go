@@ -104,43 +104,58 @@ func (p *plan) resplit(splits []int32) {
 // that most others need not be looked at closely.
 func (p *plan) splitStep(s *step) int64 {
 	ways := p.waysOf(s)
+	k, isProduct := s.kernel.(*product)
 	rest := p.fetches.rest[:0]
 	for i := range ways {
 		w := &ways[i]
-		cycles := s.kernel.cycles(p.chip, w.parts[0]) + w.join
-		rest = append(rest, candidate{i, cycles, cycles + w.floor})
+		c := candidate{index: i, more: w.join + max(w.fetch, w.floor)}
+		if isProduct {
+			c.least = p.maps.least(k.problem(w.parts[0]), 1) + c.more
+		} else {
+			c.cycles = s.kernel.cycles(p.chip, w.parts[0])
+			c.least = c.cycles + c.more
+		}
+		rest = append(rest, c)
 	}
 	p.fetches.rest = rest
-	best := candidate{cycles: math.MaxInt64}
+	best, cycles := 0, int64(math.MaxInt64)
 	for len(rest) > 0 {
-		k := 0
+		next := 0
 		for i := range rest {
-			if rest[i].least < rest[k].least {
-				k = i
+			if rest[i].least < rest[next].least {
+				next = i
 			}
 		}
-		c := rest[k]
-		rest = slices.Delete(rest, k, k+1)
-		limit := best.cycles
-		if c.index < best.index && limit < math.MaxInt64 {
+		c := rest[next]
+		rest = slices.Delete(rest, next, next+1)
+		limit := cycles
+		if c.index < best && limit < math.MaxInt64 {
 			limit++ // the first among equals
 		}
 		if c.least >= limit {
 			continue
 		}
-		c.cycles += p.fetchTime(s, &ways[c.index], limit-c.cycles)
-		if c.cycles < limit {
-			best = c
+		w := &ways[c.index]
+		if isProduct {
+			c.cycles = k.cycles(p.chip, w.parts[0])
+		}
+		if c.cycles+c.more >= limit {
+			continue
+		}
+		c.cycles += w.join
+		if c.cycles += p.fetchTime(s, w, limit-c.cycles); c.cycles < limit {
+			best, cycles = c.index, c.cycles
 		}
 	}
-	s.splitAs(ways[best.index].split, ways[best.index].parts)
-	return best.cycles
+	s.splitAs(ways[best].split, ways[best].parts)
+	return cycles
 }
 
 // candidate is a way to split a step on the chip at hand.
 type candidate struct {
 	index         int
-	cycles, least int64 // without what has to be fetched, and with the least that may take
+	cycles, least int64 // of the kernel, and no more than all together
+	more          int64 // what has to be fetched and joined, or less
 }
 
 // candidates lists ways to split a step over clusters: not at all, along one

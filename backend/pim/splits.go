@@ -19,6 +19,7 @@ type splits struct {
 	ways   map[string][]way
 	shares map[string]int32
 	held   map[string]*holding
+	alike  map[string][]bool
 	size   int // of all, in boxes, roughly
 	key    []byte
 	raw    []byte
@@ -59,7 +60,7 @@ func (m *splits) on(c *arch.Chip) int32 {
 	if m.ids == nil || m.size > maxSplits {
 		*m = splits{
 			ids: map[string]int32{}, lists: [][]box{nil}, nets: map[links]int32{}, ways: map[string][]way{},
-			shares: map[string]int32{}, held: map[string]*holding{},
+			shares: map[string]int32{}, held: map[string]*holding{}, alike: map[string][]bool{},
 		}
 	}
 	n := linksOf(c)
@@ -193,6 +194,7 @@ func unique(list []*step) []*step {
 // split that write and read it.
 type holding struct {
 	id    int32 // of boxes
+	no    int   // of the holding
 	boxes []box
 	got   []box
 	size  int64  // bytes of the largest box
@@ -246,6 +248,7 @@ func (p *plan) spread() {
 		if h == nil {
 			key := string(m.key)
 			h = p.holdingOf(st)
+			h.no = len(m.held)
 			m.held[key] = h
 			m.size += 4 * p.clusters
 		}
@@ -254,6 +257,59 @@ func (p *plan) spread() {
 			w.sends = h.sends[i]
 		}
 	}
+	for _, s := range p.steps {
+		s.alike = nil
+		switch s.kernel.(type) {
+		case *product, *addMul:
+			s.alike = p.alikeClusters(s)
+		}
+	}
+}
+
+// alikeClusters says of each cluster whether what it computes in s lies in its
+// boxes as with the cluster before. Kernels that know nothing of places but views
+// then write the same instructions.
+func (p *plan) alikeClusters(s *step) []bool {
+	m := &p.splits
+	m.start(s.index, p.clusters, int(s.split), s.out.store.holding.no)
+	for _, t := range s.in {
+		m.key = binary.LittleEndian.AppendUint32(m.key, uint32(t.store.holding.no))
+	}
+	alike, ok := m.alike[string(m.key)]
+	if ok {
+		return alike
+	}
+	key := string(m.key)
+	alike = make([]bool, p.clusters)
+	for j := 1; j < p.clusters; j++ {
+		a, b := s.parts[j-1], s.parts[j]
+		same := !a.empty() && a.dims() == b.dims() && alikeIn(s.out, a, b, j)
+		for i, t := range s.in {
+			same = same && alikeIn(t, s.kernel.need(i, a), s.kernel.need(i, b), j)
+		}
+		alike[j] = same
+	}
+	m.alike[key] = alike
+	m.size += 2 + p.clusters/64
+	return alike
+}
+
+// alikeIn reports whether box b of a tensor lies in what cluster j holds of its store
+// as box a in what the cluster before holds.
+func alikeIn(t *tensor, a, b box, j int) bool {
+	if t.reshaped || t.store.constant() {
+		return a == b
+	}
+	x, y := &t.store.boxes[j-1], &t.store.boxes[j]
+	if x.dims() != y.dims() || a.dims() != b.dims() {
+		return false
+	}
+	for axis := range a.lo {
+		if a.lo[axis]-x.lo[axis] != b.lo[axis]-y.lo[axis] {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *plan) holdingOf(st *store) *holding {

@@ -148,16 +148,27 @@ func (k *depthwise) emit(e *emitter, out box, dst view, src []view) {
 type requants struct {
 	bias, mult []int32
 	shift      []uint8
+	known      map[[2]int][]byte // see bytes
 }
 
+// mostRequants bounds of how many ranges of channels the bytes are kept.
+const mostRequants = 64
+
 // bytes returns channels [lo, hi) as the machine reads them: biases, multipliers
-// and shifts.
+// and shifts. They must not be changed.
 func (r *requants) bytes(lo, hi int) []byte {
+	if b := r.known[[2]int{lo, hi}]; b != nil {
+		return b
+	}
 	b := make([]byte, 0, 12*(hi-lo))
 	b = int32s(b, r.bias[lo:hi]...)
 	b = int32s(b, r.mult[lo:hi]...)
 	for _, s := range r.shift[lo:hi] {
 		b = int32s(b, int32(s))
 	}
+	if r.known == nil || len(r.known) >= mostRequants {
+		r.known = map[[2]int][]byte{}
+	}
+	r.known[[2]int{lo, hi}] = b
 	return b
 }
