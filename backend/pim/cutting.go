@@ -26,21 +26,58 @@ type groupMoves struct {
 // buffers alone, and so are kept from chip to chip.
 type cuttings struct {
 	align  int64
-	groups map[string]map[[4]int]*cutting
+	groups map[string]*groupCuttings
 	n      int
+}
+
+// groupCuttings are those of a group, by its numbers of pieces: in alone, by axis and
+// number, where a single axis is cut into few.
+type groupCuttings struct {
+	alone [4][]*cutting
+	all   map[[4]int]*cutting
+}
+
+// mostAlone bounds the numbers of pieces of an axis that are looked up at once.
+const mostAlone = 64
+
+// at returns where the cutting into some pieces is, and sets it unless c is nil.
+func (k *groupCuttings) at(n [4]int, c *cutting) *cutting {
+	axis := 0
+	for i := 1; i < len(n); i++ {
+		if n[i] != 1 {
+			axis = i
+		}
+	}
+	if pieces := n[axis]; pieces < mostAlone && n[0]*n[1]*n[2]*n[3] == pieces {
+		list := k.alone[axis]
+		if c != nil {
+			for len(list) <= pieces {
+				list = append(list, nil)
+			}
+			list[pieces], k.alone[axis] = c, list
+		}
+		if pieces >= len(list) {
+			return nil
+		}
+		return list[pieces]
+	}
+	if c != nil {
+		k.all[n] = c
+	}
+	return k.all[n]
 }
 
 // maxCuttings bounds how many are kept.
 const maxCuttings = 1 << 16
 
 // of returns the known cuttings of a group.
-func (c *cuttings) of(g *group, align int64) map[[4]int]*cutting {
+func (c *cuttings) of(g *group, align int64) *groupCuttings {
 	if c.groups == nil || c.align != align || c.n > maxCuttings {
-		*c = cuttings{align: align, groups: map[string]map[[4]int]*cutting{}}
+		*c = cuttings{align: align, groups: map[string]*groupCuttings{}}
 	}
 	known := c.groups[g.key]
 	if known == nil {
-		known = map[[4]int]*cutting{}
+		known = &groupCuttings{all: map[[4]int]*cutting{}}
 		c.groups[g.key] = known
 	}
 	return known
@@ -57,10 +94,9 @@ func (p *plan) cutting(g *group, all bool) *cutting {
 	if g.known == nil {
 		g.known = p.cuttings.of(g, p.align)
 	}
-	c := g.known[g.n]
+	c := g.known.at(g.n, nil)
 	if c == nil {
-		c = &cutting{}
-		g.known[g.n] = c
+		c = g.known.at(g.n, &cutting{})
 		p.cuttings.n++
 		p.measure(g, c, false)
 	}

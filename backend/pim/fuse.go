@@ -20,17 +20,36 @@ func (p *plan) fuse() {
 		return
 	}
 	before := p.traffic()
-	for room := size; p.clusters == 1 && room >= size/2; room -= size / 8 {
-		if !p.formGroups(room) {
-			break
+	if p.clusters == 1 {
+		alone := make([]*group, len(p.steps))
+		for i, s := range p.steps {
+			alone[i] = s.group
 		}
-		if p.settle() == nil && p.traffic() < before {
-			break
+		fusions := p.fusions(p.liveStores())
+		for room := size; room >= size/2; room -= size / 8 {
+			if !p.formGroups(fusions, room) {
+				break
+			}
+			if p.settle() == nil && p.traffic() < before {
+				break
+			}
+			p.dissolve(spilled, alone)
 		}
-		p.dissolve(spilled)
-		p.mustSettle()
 	}
 	p.unspill()
+}
+
+// liveStores returns the bytes of stores that are alive at each step.
+func (p *plan) liveStores() []int64 {
+	live := make([]int64, len(p.steps))
+	for i := range p.items {
+		if it := &p.items[i]; it.store != nil {
+			for k := it.first; k <= it.last; k++ {
+				live[k] += it.size
+			}
+		}
+	}
+	return live
 }
 
 // mustSettle settles a placement that is known to be possible.
@@ -41,53 +60,69 @@ func (p *plan) mustSettle() {
 }
 
 // dissolve gives up all groups of several steps; spilled are the stores that are
-// spilled without them.
-func (p *plan) dissolve(spilled []*store) {
-	for _, s := range p.steps {
-		s.group = nil
+// spilled without them, and alone the groups of single steps.
+func (p *plan) dissolve(spilled []*store, alone []*group) {
+	for i, s := range p.steps {
+		s.group = alone[i]
 	}
 	for _, st := range p.stores {
 		st.inner, st.spilled = false, slices.Contains(spilled, st)
 	}
 }
 
-// formGroups chooses the groups that save the most DRAM traffic. It reports
-// false when none saves any.
-func (p *plan) formGroups(room int64) bool {
+// fusion is a group of steps that may save DRAM traffic.
+type fusion struct {
+	*group
+	used  int64 // of the scratchpad, by what else is alive
+	alone int64 // traffic of the steps one by one
+}
+
+// fusions lists for each step the groups that begin with it.
+func (p *plan) fusions(live []int64) [][]fusion {
 	n := len(p.steps)
-	live := make([]int64, n)
-	for i := range p.items {
-		if it := &p.items[i]; it.store != nil {
-			for k := it.first; k <= it.last; k++ {
-				live[k] += it.size
+	list := make([][]fusion, n)
+	for i := range n {
+		for j := i + 1; j < min(i+maxFused, n) && p.mayFollow(i, j); j++ {
+			if f, ok := p.fusion(i, j, live); ok {
+				list[i] = append(list[i], f)
 			}
 		}
 	}
+	return list
+}
+
+// formGroups chooses the groups that save the most DRAM traffic. It reports
+// false when none saves any.
+func (p *plan) formGroups(fusions [][]fusion, room int64) bool {
+	n := len(p.steps)
 	best := make([]int64, n+1) // saved by steps from i on
-	next := make([]int, n+1)   // end of the group that starts at i, or i
+	next := make([]*group, n)  // that starts at i, or nil
 	for i := n - 1; i >= 0; i-- {
-		best[i], next[i] = best[i+1], i
-		for j := i + 1; j < min(i+maxFused, n) && p.mayFollow(i, j); j++ {
-			gain := p.gain(i, j, room, live)
-			if gain > 0 && gain+best[j+1] > best[i] {
-				best[i], next[i] = gain+best[j+1], j
+		best[i] = best[i+1]
+		for k := range fusions[i] {
+			f := &fusions[i][k]
+			gain := p.gain(f, room)
+			if gain > 0 && gain+best[f.last+1] > best[i] {
+				best[i], next[i] = gain+best[f.last+1], f.group
 			}
 		}
 	}
 	if best[0] == 0 {
 		return false
 	}
-	for i := 0; i < n; i = next[i] + 1 {
-		if next[i] == i {
+	for i := 0; i < n; i++ {
+		g := next[i]
+		if g == nil {
 			continue
 		}
-		for k := i; k < next[i]; k++ {
+		for k := i; k < g.last; k++ {
 			p.steps[k].out.store.inner, p.steps[k].out.store.spilled = true, true
 		}
-		g := p.newGroup(i, next[i])
-		for k := i; k <= next[i]; k++ {
+		g = p.newGroup(i, g.last)
+		for k := i; k <= g.last; k++ {
 			p.steps[k].group = g
 		}
+		i = g.last
 	}
 	return true
 }
@@ -110,28 +145,23 @@ func (s *step) staysInside() bool {
 	return len(st.writers) == 1 && !st.output && !st.whole && s.out.dims == st.dims
 }
 
-// gain returns the DRAM bytes that a group of steps i..j saves, or 0 when it is
-// not possible or saves none.
-func (p *plan) gain(i, j int, room int64, live []int64) int64 {
-	saved := int64(0)
+// fusion returns a group of steps i..j, and false when it is not possible or can
+// save no DRAM traffic.
+func (p *plan) fusion(i, j int, live []int64) (fusion, bool) {
+	spilled := false
 	own := int64(0) // resident stores that would become strips
 	for k := i; k < j; k++ {
-		if !p.steps[k].staysInside() {
-			return 0
-		}
 		st := p.steps[k].out.store
-		uses := int64(0)
+		if !p.steps[k].staysInside() || len(st.readers) == 0 {
+			return fusion{}, false
+		}
 		for _, r := range st.readers {
 			if r.index > j {
-				return 0
+				return fusion{}, false
 			}
-			uses++
-		}
-		if uses == 0 {
-			return 0
 		}
 		if st.spilled {
-			saved += (1 + uses) * st.dims.numel() * int64(st.elem)
+			spilled = true
 		} else {
 			own += roundUp(st.size, p.align)
 		}
@@ -140,16 +170,19 @@ func (p *plan) gain(i, j int, room int64, live []int64) int64 {
 	for k := i; k <= j; k++ {
 		for _, t := range p.steps[k].in {
 			if t.store == last {
-				return 0
+				return fusion{}, false
 			}
 		}
 	}
-	if saved == 0 {
-		return 0
+	if !spilled {
+		return fusion{}, false
 	}
-	left := room
+	f := fusion{group: p.newGroup(i, j)}
+	if f.group == nil {
+		return f, false
+	}
 	if p.resident {
-		left -= roundUp(p.constBytes, p.align)
+		f.used += roundUp(p.constBytes, p.align)
 	}
 	most := int64(0)
 	for k := i; k <= j; k++ {
@@ -159,24 +192,25 @@ func (p *plan) gain(i, j int, room int64, live []int64) int64 {
 			for _, b := range p.steps[k].blobs {
 				n = max(n, roundUp(int64(len(b.data)), p.align))
 			}
-			left -= n
+			f.used += n
+		}
+		if h := p.steps[k].group; h != nil && h.first == h.last {
+			f.alone += p.groupTraffic(h, 0)
+		} else {
+			f.alone += p.weightTraffic(p.steps[k], 0, 1, p.steps[k].parts[0], false) + p.steps[k].directTraffic(nil, p.steps[k].parts[0])
 		}
 	}
-	left -= max(most-own, 0)
-	g := p.newGroup(i, j)
-	if g == nil || !p.cutGroup(g, left) {
+	f.used += max(most-own, 0)
+	return f, true
+}
+
+// gain returns the DRAM bytes that a group saves in some of the scratchpad, or 0 when
+// it does not fit or saves none: the traffic of the steps one by one less its own.
+func (p *plan) gain(f *fusion, room int64) int64 {
+	if !p.cutGroup(f.group, room-f.used) {
 		return 0
 	}
-	// What it saves is the traffic of the steps one by one less its own.
-	alone := int64(0)
-	for k := i; k <= j; k++ {
-		if h := p.steps[k].group; h != nil && h.first == h.last {
-			alone += p.groupTraffic(h, 0)
-		} else {
-			alone += p.weightTraffic(p.steps[k], 0, 1, p.steps[k].parts[0], false) + p.steps[k].directTraffic(nil, p.steps[k].parts[0])
-		}
-	}
-	return max(alone-p.groupTraffic(g, 0), 0)
+	return max(f.alone-p.groupTraffic(f.group, 0), 0)
 }
 
 // unspill brings stores back to the scratchpad where there is room after all and

@@ -37,6 +37,7 @@ type lowering struct {
 	emitter  emitter
 	net      int32 // number of the chip's links, see splits
 	tops     []int64
+	placing  placing
 }
 
 // lower returns the steps of g, or an error that lists every operator the back

@@ -42,6 +42,7 @@ type store struct {
 	addr    int64    // in the scratchpad, the same on every cluster
 	over    *store   // whose place it takes over, nil for a place of its own
 	size    int64    // bytes of the largest box
+	item    int      // index of the item that holds it
 	tried   bool     // to bring it back to the scratchpad, see plan.unspill
 	writers []*step
 	readers []*step

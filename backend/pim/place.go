@@ -17,6 +17,14 @@ type scratchpad struct {
 	high       int64    // end of what is used
 }
 
+// placing is memory that is used again and again.
+type placing struct {
+	live        []int64
+	starts      []int
+	order, near []*item
+	counts      []int // of strips, see cutAlong
+}
+
 // firstWriter returns the index of the step that writes the store first, −1 for
 // constants.
 func (st *store) firstWriter() int {
@@ -83,6 +91,7 @@ func (p *plan) placeBuffers() error {
 // defeats it, it leaves more and more of the scratchpad to it.
 func (p *plan) settle() error {
 	size := p.chip.Scratchpad.Bytes.Int()
+	p.joinGroups()
 	for room := size; room > size/2; room -= size / 16 {
 		if err := p.collect(room); err != nil {
 			return err
@@ -143,10 +152,11 @@ func (p *plan) collect(room int64) error {
 	if p.resident {
 		room -= roundUp(p.constBytes, p.align)
 	}
-	p.joinGroups()
-	live := make([]int64, len(p.steps))
-	starts := make([]int, len(p.steps)) // when a step's result begins to live
-	since := 0                          // first step after the last barrier
+	live := zeroed(p.placing.live, len(p.steps))
+	p.placing.live = live
+	starts := slices.Grow(p.placing.starts[:0], len(p.steps))[:len(p.steps)] // when a step's result begins to live
+	p.placing.starts = starts
+	since := 0 // first step after the last barrier
 	for i, s := range p.steps {
 		if p.barriers[i] {
 			since = i
@@ -161,7 +171,6 @@ func (p *plan) collect(room int64) error {
 		}
 	}
 	p.inherit()
-	place := map[*store]int{} // index of the item
 	for _, st := range p.inOrder {
 		if st.constant() || st.spilled || st.size == 0 {
 			continue
@@ -174,13 +183,13 @@ func (p *plan) collect(room int64) error {
 			last = max(last, r.end())
 		}
 		if st.over != nil {
-			k := place[st.over]
-			place[st] = k
+			k := st.over.item
+			st.item = k
 			p.items[k].heirs = append(p.items[k].heirs, st)
 			p.items[k].last = max(p.items[k].last, last)
 			continue
 		}
-		place[st] = len(p.items)
+		st.item = len(p.items)
 		p.items = append(p.items, item{what: st.name, size: roundUp(st.size, p.align), first: first, last: last, addr: &st.addr, store: st})
 	}
 	for k := range p.items {
@@ -286,23 +295,29 @@ func (p *plan) pack(size int64) bool {
 	if p.resident {
 		base = roundUp(p.constBytes, p.align)
 	}
-	order := make([]*item, len(p.items))
+	order := p.placing.order[:0]
 	for i := range p.items {
-		order[i] = &p.items[i]
+		order = append(order, &p.items[i])
 	}
+	p.placing.order = order
 	slices.SortStableFunc(order, func(a, b *item) int {
 		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.first, b.first))
 	})
 	p.high = base
-	var near []*item // placed and alive at the same time
+	near := p.placing.near // placed and alive at the same time, by address
 	for i, it := range order {
 		near = near[:0]
 		for _, o := range order[:i] {
-			if o.first <= it.last && it.first <= o.last {
-				near = append(near, o)
+			if o.first > it.last || it.first > o.last {
+				continue
 			}
+			k := len(near)
+			near = append(near, o)
+			for ; k > 0 && *near[k-1].addr > *o.addr; k-- {
+				near[k] = near[k-1]
+			}
+			near[k] = o
 		}
-		slices.SortFunc(near, func(a, b *item) int { return cmp.Compare(*a.addr, *b.addr) })
 		at := base
 		for _, o := range near {
 			if at+it.size <= *o.addr {
@@ -316,6 +331,7 @@ func (p *plan) pack(size int64) bool {
 		}
 		p.high = max(p.high, at+it.size)
 	}
+	p.placing.near = near
 	return p.high <= size
 }
 

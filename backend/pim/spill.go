@@ -19,9 +19,9 @@ type group struct {
 	result      int  // index of the buffer of the last step's result, −1 when it is not spilled
 	chunkOuter  bool // a product goes through all strips for each chunk of columns
 
-	key   string              // which operands and results have buffers
-	known map[[4]int]*cutting // see plan.cutting
-	of    []stepBuffers       // of each step, made on first use
+	key   string         // which operands and results have buffers
+	known *groupCuttings // see plan.cutting
+	of    []stepBuffers  // of each step, made on first use
 }
 
 // stepBuffers are the indices of the buffers that a step of a group works on, −1
@@ -275,6 +275,9 @@ func freshPart(b, prev box) box {
 // newGroup returns the group of steps first..last with the buffers it needs, nil
 // when nothing in it is spilled.
 func (p *plan) newGroup(first, last int) *group {
+	if p.steps[first].isTransfer() || first == last && !p.steps[first].touchesSpilled() {
+		return nil
+	}
 	g := &group{first: first, last: last, n: [4]int{1, 1, 1, 1}, grain: p.steps[last].grain(3), result: -1}
 	key := binary.AppendUvarint(binary.AppendUvarint(make([]byte, 0, 64), uint64(first)), uint64(last))
 	add := func(t *tensor, made bool) {
@@ -302,11 +305,16 @@ func (p *plan) newGroup(first, last int) *group {
 		g.bufs = append(g.bufs, stripBuffer{frame: frameOf(t), made: true, stored: true})
 		key = append(key, '=')
 	}
-	if len(g.bufs) == 0 || p.steps[first].isTransfer() {
+	if len(g.bufs) == 0 {
 		return nil
 	}
 	g.key = string(key)
 	return g
+}
+
+// touchesSpilled reports whether an operand or the result of s is spilled.
+func (s *step) touchesSpilled() bool {
+	return s.out.store.spilled || slices.ContainsFunc(s.in, func(t *tensor) bool { return t.store.spilled })
 }
 
 // maxStrips bounds how finely a step is cut.
@@ -369,11 +377,12 @@ func (p *plan) cutAlong(g *group, axis, most int, room int64) bool {
 	if most <= 1 {
 		return false
 	}
-	var counts []int
+	counts := p.placing.counts[:0]
 	for n := 2; n < most; n += max(n/6, 1) {
 		counts = append(counts, n)
 	}
 	counts = append(counts, most)
+	p.placing.counts = counts
 	// The first strip shrinks as strips become more, so where it alone is too
 	// large at some number, fewer need not be looked at.
 	from, _ := slices.BinarySearchFunc(counts, room, func(n int, room int64) int {
