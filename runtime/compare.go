@@ -52,7 +52,18 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 		if err != nil {
 			return nil, err
 		}
+		if slices.ContainsFunc(targets, func(u *Target) bool { return u.Name == t.Name }) {
+			return nil, fmt.Errorf("two targets are called %s: give each once, and architecture files names of their own", t.Name)
+		}
 		targets = append(targets, t)
+	}
+	for i, n := range o.Batches {
+		if err := checkBatch(n); err != nil {
+			return nil, err
+		}
+		if slices.Contains(o.Batches[:i], n) {
+			return nil, fmt.Errorf("batch %d is given twice", n)
+		}
 	}
 	m, err := OpenModel(name, mo)
 	if err != nil {
@@ -61,11 +72,6 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	p, err := Prepare(ctx, m, q)
 	if err != nil {
 		return nil, err
-	}
-	for _, n := range o.Batches {
-		if err := checkBatch(n); err != nil {
-			return nil, err
-		}
 	}
 	batches, most := o.Batches, 1
 	if len(batches) == 0 {
@@ -82,10 +88,7 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 			return nil, err
 		}
 	}
-	c := &Comparison{Title: title(p), Warnings: p.Warnings}
-	if o.Batches == nil {
-		c.Title += fmt.Sprintf("   batch %d", m.Batch)
-	}
+	c := &Comparison{Title: title(p, o.Batches == nil), Warnings: p.Warnings}
 	for _, t := range targets {
 		for _, n := range batches {
 			b, err := p.batch(n)
@@ -139,7 +142,7 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 			return nil, err
 		}
 	}
-	r.perInference(b.Batch)
+	r.perInference(b.Batch * one.Model.batch())
 	return r, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -65,5 +66,69 @@ dram:
 	}
 	if a["edge-dimc"].DRAM >= a["variant"].DRAM {
 		t.Errorf("dearer DRAM costs %g J, cheaper %g J", a["variant"].DRAM, a["edge-dimc"].DRAM)
+	}
+}
+
+// TestTitle: a title says for which sizes the figures are, and calls a dimension of
+// a file the batch only where it is known to be.
+func TestTitle(t *testing.T) {
+	file := filepath.Join(sharedDir(t, "onnx", "models"), "cifar10-resnet20-bn", "model.onnx")
+	for _, test := range []struct {
+		model string
+		dims  map[string]int64
+		batch bool
+		want  string
+	}{
+		{"digits", nil, true, "digits   CNN for 28×28 digits   1.48 M MACs   int8   batch 1"},
+		{"digits", nil, false, "digits   CNN for 28×28 digits   1.48 M MACs   int8"},
+		{"mobilenetv2", map[string]int64{"batch": 2}, true, "mobilenetv2   MobileNetV2 for 224×224 images   301 M MACs   int8   batch 2"},
+		{"gpt2", map[string]int64{"context": 64, "batch": 2}, true, "   batch 2   context=64"},
+		{"gpt2", map[string]int64{"context": 64}, false, "   int8   context=64"},
+		{file, map[string]int64{"N": 4}, true, "   int8   N=4"},
+	} {
+		m, err := OpenModel(test.model, ModelOptions{Dims: test.dims})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := title(&Prepared{Model: m, MACs: MACs(m.Graph), Quant: "int8"}, test.batch)
+		if !strings.HasSuffix(got, test.want) {
+			t.Errorf("%s with %v: %q, want %q", test.model, test.dims, got, test.want)
+		}
+	}
+}
+
+// TestBatchOfModel: a model that is built for two inputs gives the figures of one
+// inference, as a batch of two does.
+func TestBatchOfModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs MobileNetV2")
+	}
+	of := func(dims map[string]int64, batches []int) *Result {
+		c, err := Compare(context.Background(), "mobilenetv2", []string{"edge-dimc"}, ModelOptions{Dims: dims}, QuantOptions{}, CompareOptions{Batches: batches})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Results[0]
+	}
+	a, b := of(map[string]int64{"batch": 2}, nil), of(nil, []int{2})
+	if a.Batch != 2 || a.LatencyS != b.LatencyS || a.ThroughputS != b.ThroughputS || a.Energy != b.Energy || a.Bytes != b.Bytes || a.MACs != b.MACs || a.Compulsory != b.Compulsory {
+		t.Errorf("built for two inputs:\n%+v\na batch of two:\n%+v", a, b)
+	}
+}
+
+// TestTwice: targets and batches that could not be told apart are refused.
+func TestTwice(t *testing.T) {
+	for _, test := range []struct {
+		on      []string
+		batches []int
+		want    string
+	}{
+		{[]string{"edge-dimc", "h100", "edge-dimc"}, nil, "two targets are called edge-dimc"},
+		{[]string{"edge-dimc"}, []int{1, 8, 1}, "batch 1 is given twice"},
+	} {
+		_, err := Compare(context.Background(), "digits", test.on, ModelOptions{}, QuantOptions{}, CompareOptions{Batches: test.batches})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v at %v: %v, want %q", test.on, test.batches, err, test.want)
+		}
 	}
 }

@@ -88,13 +88,13 @@ func (r *Result) steadyGPU(ctx context.Context, p *Prepared, t *Target, sets [][
 	}
 	if err != nil { // one input may run where a batch does not
 		r.SteadyAlone = true
-		r.Notes = append(r.Notes, fmt.Sprintf("steady figures are those of one input after the other: batch %d: %v", n, err))
+		r.Notes = append(r.Notes, fmt.Sprintf("steady figures are those of one input after the other: batch %d: %v", n*p.Model.batch(), err))
 		return nil
 	}
 	if many.ThroughputPerS > r.ThroughputS {
 		r.ThroughputS, r.UtilisationTP = many.ThroughputPerS, many.Utilisation
 		r.Steady = gpuEnergy(many.Energy, float64(n))
-		note := fmt.Sprintf("steady figures are at batch %d", n)
+		note := fmt.Sprintf("steady figures are at batch %d", n*p.Model.batch())
 		if many.method == Sampled && r.Method != Sampled {
 			note += ", counted on samples of thread blocks"
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,10 +36,15 @@ type Model struct {
 	Description string       // of a model that ships
 	Dims        []models.Dim // that a model which is built takes
 	Parameters  int64        // of a model that is built; others' are counted
-	Batch       int          // inputs of one run, as far as they are known to be several
+	Batch       int          // inputs of one run, where it is known which dimension they are, or 0
+
+	bound map[string]int64 // symbolic dimensions that were given a size, but for the batch of one that is built
 
 	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
 }
+
+// batch returns how many inputs a run of the model is known to take.
+func (m *Model) batch() int { return max(m.Batch, 1) }
 
 // OpenModel reads an ONNX file, a compiled program, or a model that ships.
 func OpenModel(name string, o ModelOptions) (*Model, error) {
@@ -63,11 +69,13 @@ func openShipped(s *models.Model, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Name: s.Name, Description: s.Description, Dims: s.Dims, Parameters: parameters, Batch: max(int(o.Dims["batch"]), 1)}
+	m := &Model{Name: s.Name, Description: s.Description, Dims: s.Dims, Parameters: parameters, Batch: int(o.Dims["batch"])}
 	if s.HasImages() {
 		m.Ships = s
 	}
 	if parameters > 0 {
+		m.bound = maps.Clone(o.Dims)
+		delete(m.bound, "batch")
 		o.Dims = nil // the model was built for them
 	} else {
 		file, err := s.ONNX(nil)
@@ -86,7 +94,7 @@ func ReadModel(name string, b []byte, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
 	}
-	return importModel(parsed, &Model{Name: name, Bytes: int64(len(b)), Batch: 1}, o)
+	return importModel(parsed, &Model{Name: name, Bytes: int64(len(b))}, o)
 }
 
 // ModelName returns what the model in a file is called.
@@ -101,7 +109,7 @@ func ModelName(path string) string {
 }
 
 func openFile(path string, size int64, o ModelOptions) (*Model, error) {
-	m := &Model{Name: ModelName(path), Bytes: size, Batch: 1}
+	m := &Model{Name: ModelName(path), Bytes: size}
 	if filepath.Ext(path) == ".pim" {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -133,6 +141,9 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	}
 	g.Name = m.Name
 	m.Graph, m.given = g, given
+	if o.Dims != nil {
+		m.bound = o.Dims
+	}
 	m.Opset = parsed.Opsets[""]
 	return m, nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"situ/backend/pim"
@@ -63,8 +65,9 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
-	r := &RunReport{Title: fmt.Sprintf("%s   batch %d", title(p), m.Batch), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
+	r := &RunReport{Title: title(p, true), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
 	p.describe(res)
+	res.perInference(m.batch())
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(outputNames(m.Graph), outputs)
 		res.Agreement, err = agreement(ctx, p, [][]*ir.Tensor{inputs}, outputs)
@@ -199,13 +202,22 @@ func outputNames(g *ir.Graph) []string {
 	return names
 }
 
-// title is the first line of a report.
-func title(p *Prepared) string {
-	what := p.Model.Name
-	if d := p.Model.Description; d != "" {
-		what += "   " + d
+// title names a model, what one inference takes, and the sizes that were chosen for
+// it; batch says whether the inputs of a run are among them.
+func title(p *Prepared, batch bool) string {
+	m := p.Model
+	what := m.Name
+	if m.Description != "" {
+		what += "   " + m.Description
 	}
-	return fmt.Sprintf("%s   %s MACs   %s", what, count(p.MACs), p.Quant)
+	what = fmt.Sprintf("%s   %s MACs   %s", what, count(p.MACs/int64(m.batch())), p.Quant)
+	if batch && (m.Batch > 1 || len(m.bound) == 0 || m.Dims != nil) {
+		what += fmt.Sprintf("   batch %d", m.batch())
+	}
+	for _, d := range slices.Sorted(maps.Keys(m.bound)) {
+		what += fmt.Sprintf("   %s=%d", d, m.bound[d])
+	}
+	return what
 }
 
 // count formats a large number: 1,480,000 is "1.48 M".

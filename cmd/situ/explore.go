@@ -10,9 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"situ/runtime/explore"
 	"situ/runtime/explore/page"
@@ -94,31 +92,6 @@ situ worker on other machines.`,
 	c.Flags().DurationVar(&po.AckWait, "ack-wait", time.Minute, "a worker on the queue that says nothing for so long loses its design to another")
 	c.Flags().IntVar(&po.Replicas, "replicas", 0, "copies of the queue on a NATS cluster; 0 for three there and one on a single server")
 	return c
-}
-
-// progress draws a bar with the time left on standard error, if that is a
-// terminal; stop removes it.
-func progress(cmd *cobra.Command) (func(explore.Progress), func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return nil, func() {}
-	}
-	var bar *progressbar.ProgressBar
-	doing := ""
-	stop := func() {
-		if bar != nil {
-			_ = bar.Finish() // it only draws
-		}
-	}
-	return func(p explore.Progress) {
-		if p.Doing != doing {
-			stop()
-			doing = p.Doing
-			bar = progressbar.NewOptions64(int64(p.Total), progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionClearOnFinish(),
-				progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(), progressbar.OptionThrottle(200*time.Millisecond))
-		}
-		bar.Describe(fmt.Sprintf("%s, front of %d", p.Doing, p.Front))
-		_ = bar.Set64(int64(min(p.Done, p.Total))) // it only draws
-	}, stop
 }
 
 // openRuns opens a store that must exist.

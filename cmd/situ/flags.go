@@ -2,15 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"situ/runtime"
 )
@@ -54,39 +50,6 @@ func (f *quantFlags) addCalibration(fs *pflag.FlagSet) {
 	fs.IntVar(&f.o.Samples, "samples", 16, "calibration inputs to use at most")
 	fs.Uint64Var(&f.o.Seed, "seed", 1, "seed of synthetic calibration inputs")
 	fs.StringSliceVar(&f.o.Disable, "disable", nil, "passes to leave out")
-}
-
-// spinner shows that work goes on, on standard error, once it has taken two
-// seconds; stop removes it. Where standard error is no terminal it does nothing.
-func spinner(cmd *cobra.Command, what string) (stop func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return func() {}
-	}
-	done := make(chan struct{})
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		select {
-		case <-done:
-			return
-		case <-time.After(2 * time.Second):
-		}
-		bar := progressbar.NewOptions(-1, progressbar.OptionSetDescription(what),
-			progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				bar.Finish()
-				return
-			case <-tick.C:
-				bar.Add(1)
-			}
-		}
-	}()
-	return func() { close(done); <-finished }
 }
 
 // warn prints warnings to standard error.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/parquet-go/parquet-go"
@@ -117,7 +118,7 @@ func WriteCSV(w io.Writer, st *store.Store, run *store.Run) error {
 			case !cols[i].numbers:
 				line[i] = c.text
 			case c.known:
-				line[i] = strconv.FormatFloat(c.number, 'g', -1, 64)
+				line[i] = decimal(c.number)
 			default:
 				line[i] = ""
 			}
@@ -126,6 +127,15 @@ func WriteCSV(w io.Writer, st *store.Store, run *store.Run) error {
 	})
 	out.Flush()
 	return errors.Join(err, out.Error())
+}
+
+// decimal writes a number so that it is read back the same: whole numbers as such, up
+// to where a float64 no longer holds every one of them.
+func decimal(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
 // rowGroup is how many points of a Parquet file are held in memory.

@@ -12,6 +12,18 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
+// Numbers in CSV are read back as they were; bytes and counts are whole numbers.
+func TestDecimal(t *testing.T) {
+	for v, want := range map[float64]string{
+		1048576: "1048576", 4294967296: "4294967296", 0.5: "0.5", 1.5e-5: "1.5e-05", -3: "-3", 1e300: "1e+300", 0.1 + 0.2: "0.30000000000000004",
+	} {
+		got := decimal(v)
+		if back, err := strconv.ParseFloat(got, 64); got != want || err != nil || back != v {
+			t.Errorf("%g is written %q and read %g, %v; want %q", v, got, back, err, want)
+		}
+	}
+}
+
 // A Parquet file holds, bit for bit, what the run's points are in CSV, in the same
 // columns, and says which space they are of.
 func TestExports(t *testing.T) {
@@ -64,7 +76,7 @@ func TestExports(t *testing.T) {
 					nulls++
 				case v.Kind() == parquet.Double:
 					numbers++
-					line[i] = strconv.FormatFloat(v.Double(), 'g', -1, 64)
+					line[i] = decimal(v.Double())
 				default:
 					line[i] = string(v.ByteArray())
 				}
