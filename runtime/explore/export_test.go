@@ -15,7 +15,7 @@ import (
 // Numbers in CSV are read back as they were; bytes and counts are whole numbers.
 func TestDecimal(t *testing.T) {
 	for v, want := range map[float64]string{
-		1048576: "1048576", 4294967296: "4294967296", 0.5: "0.5", 1.5e-5: "1.5e-05", -3: "-3", 1e300: "1e+300", 0.1 + 0.2: "0.30000000000000004",
+		1048576: "1048576", 4294967296: "4294967296", 0.5: "0.5", 1.5e-5: "1.5e-05", -3: "-3", 1e300: "1e+300", 1.0 / 3: "0.3333333333333333",
 	} {
 		got := decimal(v)
 		if back, err := strconv.ParseFloat(got, 64); got != want || err != nil || back != v {

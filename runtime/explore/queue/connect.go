@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -74,10 +76,8 @@ func connect(s *Server, name string) (*conn, error) {
 		opts = append(opts, nats.RootCAs(s.TLSCA))
 	}
 	var err error
-	if c.nc, err = nats.Connect(s.URL, opts...); errors.Is(err, nats.ErrNoServers) {
-		return nil, fmt.Errorf("queue %s: no NATS server answers there: start one with nats-server -js", redacted(s.URL))
-	} else if err != nil {
-		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), err)
+	if c.nc, err = nats.Connect(s.URL, opts...); err != nil {
+		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), explain(err))
 	}
 	if c.js, err = jetstream.New(c.nc); err == nil {
 		err = c.check()
@@ -87,6 +87,28 @@ func connect(s *Server, name string) (*conn, error) {
 		return nil, fmt.Errorf("queue %s: %w", redacted(s.URL), err)
 	}
 	return c, nil
+}
+
+// explain adds to an error of connecting what to do about it.
+func explain(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var op *net.OpError
+	text := strings.ToLower(err.Error())
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return errors.New("no NATS server answers there: start one with nats-server -js")
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return errors.New("the server speaks no TLS: ask for it by nats:// and without TLS flags")
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%w; --tlsca FILE names the authority that signed the server's certificate", err)
+	// A server that refuses a certificate closes the connection, and the alert that
+	// says why may be lost.
+	case errors.As(err, &op) && op.Op == "remote error", errors.Is(err, nats.ErrTLS) && strings.Contains(text, "closed by remote"):
+		return fmt.Errorf("the server does not accept our certificate: %w; --tlscert and --tlskey name one of an authority that it trusts, and that has not expired", err)
+	case strings.Contains(text, "authorization violation"), strings.Contains(text, "authentication expired"):
+		return fmt.Errorf("the server does not let us in: --creds or --nkey names a file of a user that it knows (%w)", err)
+	}
+	return err
 }
 
 // redacted returns addresses without the passwords in them.

@@ -16,9 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"situ/internal/natstest"
 	"situ/models"
@@ -89,13 +87,13 @@ func exploreOnce(space, db, url string) error {
 		return err
 	}
 	defer st.Close()
-	_, err = runOn(context.Background(), s, st, url, never)
+	_, err = runOn(context.Background(), s, st, Server{URL: url}, never)
 	return err
 }
 
 // runOn explores on a queue.
-func runOn(ctx context.Context, s *explore.Space, st *store.Store, url string, ackWait time.Duration) (*explore.Report, error) {
-	p, err := NewPool(ctx, PoolOptions{Server: Server{URL: url}, AckWait: ackWait})
+func runOn(ctx context.Context, s *explore.Space, st *store.Store, queue Server, ackWait time.Duration) (*explore.Report, error) {
+	p, err := NewPool(ctx, PoolOptions{Server: queue, AckWait: ackWait})
 	if err != nil {
 		return nil, err
 	}
@@ -301,6 +299,11 @@ const patient = 60 * time.Second
 // check explores on a queue and compares with the run on this machine.
 func (sc *scene) check(t *testing.T, url string, ackWait time.Duration) {
 	t.Helper()
+	sc.checkOn(t, Server{URL: url}, ackWait)
+}
+
+func (sc *scene) checkOn(t *testing.T, queue Server, ackWait time.Duration) {
+	t.Helper()
 	db := filepath.Join(t.TempDir(), "queue.db")
 	st, err := store.Open(db)
 	if err != nil {
@@ -309,7 +312,7 @@ func (sc *scene) check(t *testing.T, url string, ackWait time.Duration) {
 	defer st.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	if _, err := runOn(ctx, sc.space, st, url, ackWait); err != nil {
+	if _, err := runOn(ctx, sc.space, st, queue, ackWait); err != nil {
 		t.Fatal(err)
 	}
 	sc.compare(t, db)
@@ -518,7 +521,7 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled run gives %v", err)
 	}
-	if _, err := runOn(t.Context(), sc.space, st, url, never); err != nil {
+	if _, err := runOn(t.Context(), sc.space, st, Server{URL: url}, never); err != nil {
 		t.Fatal(err)
 	}
 	sc.compare(t, db)
@@ -661,46 +664,4 @@ var errGrabbed = errors.New("grabbed")
 func (g *grab) Begin(_ context.Context, _ string, j *explore.Job) error {
 	*g.job = *j
 	return errGrabbed
-}
-
-// Servers that ask who is there are told, and one that cannot be had is an error.
-func TestConnect(t *testing.T) {
-	user, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := user.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed, err := user.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "user.nk")
-	if err := os.WriteFile(file, seed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	locked := natstest.URL(natstest.Start(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }))
-	plain := natstest.URL(natstest.Start(t, func(o *server.Options) { o.JetStream = false }))
-	for name, test := range map[string]struct {
-		server Server
-		want   string // part of the error, "" for none
-	}{
-		"nkey":         {Server{URL: locked, NKey: file}, ""},
-		"no nkey":      {Server{URL: locked}, "uthorization"},
-		"lost nkey":    {Server{URL: locked, NKey: file + "x"}, "no such file"},
-		"no JetStream": {Server{URL: plain}, "jetstream"},
-		"no server":    {Server{URL: "nats://127.0.0.1:1"}, "127.0.0.1:1"},
-		"half of TLS":  {Server{URL: locked, NKey: file, TLSCert: file}, "needs its key"},
-		"no creds":     {Server{URL: locked, Creds: file + "x"}, "no such file"},
-	} {
-		p, err := NewPool(t.Context(), PoolOptions{Server: test.server})
-		if err == nil {
-			p.Close()
-		}
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.want))) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
-	}
 }
