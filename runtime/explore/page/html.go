@@ -41,6 +41,8 @@ type data struct {
 	Influence []template.HTML
 	Funnel    template.HTML
 	Energy    template.HTML
+	Designs   []string       // what is told of each design that is drawn
+	Place     map[string]int // of a design of the front among them
 }
 
 // HTML writes one self-contained page about a finished run.
@@ -53,7 +55,13 @@ func HTML(w io.Writer, st *store.Store, run *store.Run, r *explore.Report) error
 	if err != nil {
 		return err
 	}
-	d.Drawn, d.Known = len(rows), known
+	d.Drawn, d.Known, d.Place = len(rows), known, map[string]int{}
+	for i, r := range rows {
+		d.Designs = append(d.Designs, about(r))
+		if r.Fate == explore.Front {
+			d.Place[r.Point] = i
+		}
+	}
 	for i, x := range r.Objectives {
 		for _, y := range r.Objectives[i+1:] {
 			d.Fronts = append(d.Fronts, scatter(rows, x, y))

@@ -2,10 +2,13 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -159,5 +162,77 @@ func TestDifference(t *testing.T) {
 	out.Reset()
 	if err := Difference(&out, a, b, &explore.Difference{}); err != nil || !strings.Contains(out.String(), "follow from the same inputs") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// An axis has some ticks, but not so many that their names meet, whatever it spans.
+func TestTicks(t *testing.T) {
+	for _, ends := range [][2]float64{{2026, 7936}, {1, 3.1}, {1.51, 4.9}, {1, 7}, {1, 20}, {1e-6, 2e-4}, {1e-6, 2e-3}, {1e-9, 1}, {5, 6}, {0, 1}, {3, 3}, {-4, 9}} {
+		a := newAxis("", ends[:], 0, 500)
+		ticks := a.ticks()
+		if len(ticks) < 2 || len(ticks) > 11 {
+			t.Errorf("from %g to %g there are ticks at %v", ends[0], ends[1], ticks)
+		}
+		for _, v := range ticks {
+			if v < a.lo || v > a.hi {
+				t.Errorf("from %g to %g there is a tick at %g", ends[0], ends[1], v)
+			}
+		}
+	}
+}
+
+// In a browser, pointing near a design shows it and lifts it in every plot; a click
+// keeps it, and Escape lets it go.
+func TestBrowser(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		t.Skip("there is no Chromium")
+	}
+	st, run, r := scene(t, 40)
+	var out bytes.Buffer
+	if err := HTML(&out, st, run, r); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "report.html")
+	// The script acts as the one who looks, and leaves what was seen in the page.
+	const script = `<script>
+const said = [], tell = what => said.push(what + ":" + (tip.hidden ? "nothing" : tip.textContent.split(/[,\n]/)[0]) + ":" + document.querySelectorAll(".hot").length);
+const act = (type, el, dx) => { const b = el.getBoundingClientRect(); el.dispatchEvent(new MouseEvent(type, {bubbles: true, clientX: b.x + b.width / 2 + dx, clientY: b.y + b.height / 2})); };
+const point = document.querySelector("circle.front"), plot = point.closest("svg"), place = point.getBoundingClientRect();
+tell("at first");
+act("mousemove", point, 0); tell("on a point");
+plot.dispatchEvent(new MouseEvent("mousemove", {bubbles: true, clientX: place.x - 4, clientY: place.y + place.height / 2})); tell("beside it");
+act("mousemove", document.querySelector("h1"), 0); tell("elsewhere");
+act("mousemove", document.querySelector("rect"), 0); tell("on a bar");
+act("click", point, 0); act("mousemove", document.querySelector("h1"), 0); tell("kept");
+document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"})); tell("let go");
+act("mousemove", document.querySelector("tr[data-d]"), 0); tell("in the table");
+document.body.innerHTML = "";
+document.body.textContent = "SAID " + said.join("; ") + " END";
+</script>`
+	if err := os.WriteFile(path, append(out.Bytes(), script...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// A sandbox of its own is not to be had as root.
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,900", "--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+path)
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile(`SAID (.*) END`).FindSubmatch(dom)
+	// The point, its line and its row in the table are lifted together.
+	const want = "at first:nothing:0; on a point:point 0: front:3; beside it:point 0: front:3; elsewhere:nothing:0; " +
+		"on a bar:array.rows:0; kept:point 0: front:3; let go:nothing:0; in the table:point 0: front:3"
+	if got == nil || string(got[1]) != want {
+		t.Errorf("the browser shows\n%s\nwant\n%s\n%.2000s", got, want, dom)
 	}
 }

@@ -14,15 +14,18 @@ import (
 	"situ/runtime/report"
 )
 
-// svg builds one drawing. Everything that came from a user is escaped.
+// svg builds one drawing. Everything that came from a user is escaped. What the
+// page tells of an element that is pointed at stands in data-t, or is that of the
+// design in data-d, a place in the page's list of designs.
 type svg struct {
 	strings.Builder
 	w, h float64
 }
 
+// newSVG begins a drawing, which a page shows at most a quarter larger than w and h.
 func newSVG(w, h float64, title string) *svg {
 	s := &svg{w: w, h: h}
-	fmt.Fprintf(s, `<svg viewBox="0 0 %g %g" role="img" xmlns="http://www.w3.org/2000/svg">`, w, h)
+	fmt.Fprintf(s, `<svg viewBox="0 0 %g %g" style="max-width:%gpx" role="img" xmlns="http://www.w3.org/2000/svg">`, w, h, 1.25*w)
 	s.text(w/2, 16, "middle", "t", title)
 	return s
 }
@@ -40,8 +43,8 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-func (s *svg) rect(x, y, w, h float64, fill, title string) {
-	fmt.Fprintf(s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`, x, y, max(w, 0), max(h, 0), fill, html.EscapeString(title))
+func (s *svg) rect(x, y, w, h float64, fill, about string) {
+	fmt.Fprintf(s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" data-t="%s"/>`, x, y, max(w, 0), max(h, 0), fill, html.EscapeString(about))
 }
 
 // axis maps values to places, logarithmically when all are positive and they
@@ -87,8 +90,11 @@ func (a *axis) ticks() []float64 {
 	var out []float64
 	if a.log {
 		steps := []float64{1, 2, 5}
-		if a.hi/a.lo > 200 {
+		switch {
+		case a.hi/a.lo > 200:
 			steps = []float64{1}
+		case a.hi/a.lo < 8:
+			steps = []float64{1, 1.5, 2, 3, 4, 6, 8}
 		}
 		for e := math.Floor(math.Log10(a.lo)); e <= math.Log10(a.hi); e++ {
 			for _, m := range steps {
@@ -109,7 +115,7 @@ func (a *axis) ticks() []float64 {
 	return out
 }
 
-// about describes a design for its hover text.
+// about describes a design for whoever points at it.
 func about(r *explore.Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "point %s: %s", r.Point, r.Fate)
@@ -146,7 +152,7 @@ func class(r *explore.Row) string {
 
 // scatter draws designs over two objectives.
 func scatter(rows []*explore.Row, x, y string) template.HTML {
-	const w, h, left, right, top, bottom = 640, 400, 80, 20, 30, 50
+	const w, h, left, right, top, bottom = 560, 380, 76, 20, 30, 50
 	var xs, ys []float64
 	for _, r := range rows {
 		xs, ys = append(xs, r.Values[x]), append(ys, r.Values[y])
@@ -162,13 +168,12 @@ func scatter(rows []*explore.Row, x, y string) template.HTML {
 		s.text(left-6, ay.at(t)+4, "end", "l", value(y, t))
 	}
 	s.text((left+w-right)/2, h-8, "middle", "l", x)
-	for _, r := range rows {
+	for i, r := range rows {
 		radius := 2.5
 		if r.Fate == explore.Front {
 			radius = 5
 		}
-		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="%g" class="%s"><title>%s</title></circle>`,
-			ax.at(r.Values[x]), ay.at(r.Values[y]), radius, class(r), html.EscapeString(about(r)))
+		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="%g" class="%s" data-d="%d"/>`, ax.at(r.Values[x]), ay.at(r.Values[y]), radius, class(r), i)
 	}
 	return s.done()
 }
@@ -222,7 +227,7 @@ func parallel(rows []*explore.Row, objectives []string) template.HTML {
 		for k := range n {
 			fmt.Fprintf(s, "%.0f,%.1f ", x(k), place(r, k))
 		}
-		fmt.Fprintf(s, `"><title>%s</title></polyline>`, html.EscapeString(about(r)))
+		fmt.Fprintf(s, `" data-d="%d"/>`, i)
 	}
 	for k := range n {
 		s.line(x(k), top, x(k), h-bottom, "a")
@@ -295,23 +300,23 @@ func influence(rows []*explore.Row, objective string) template.HTML {
 	}
 	slices.SortStableFunc(es, func(a, b effect) int { return cmp.Compare(b.factor, a.factor) })
 	h := 40 + 22*float64(len(es))
-	s := newSVG(640, h, "what moves "+objective+": largest over smallest mean, by parameter")
+	s := newSVG(560, h, "what moves "+objective+": largest over smallest mean, by parameter")
 	most := 1.0
 	for _, e := range es {
 		most = max(most, math.Log(e.factor))
 	}
 	for i, e := range es {
 		y := 30 + 22*float64(i)
-		s.text(230, y+13, "end", "l", e.name)
-		s.rect(236, y, 330*math.Log(e.factor)/most, 16, "#2e86c1", e.name+"\n"+e.text)
-		s.text(242+330*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
+		s.text(210, y+13, "end", "l", e.name)
+		s.rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+"\n"+e.text)
+		s.text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
 	}
 	return s.done()
 }
 
 // funnel draws how many designs each stage saw, kept and dropped.
 func funnel(r *explore.Report) template.HTML {
-	s := newSVG(640, 40+30*float64(len(r.Stages)), "the funnel: seen and kept by each stage")
+	s := newSVG(640, 40+30*float64(len(r.Stages)), "designs that each stage saw (grey) and kept (blue); length by square root")
 	most := 1.0
 	for _, st := range r.Stages {
 		most = max(most, float64(st.Seen))
@@ -355,7 +360,7 @@ func levels(designs []titled) template.HTML {
 			most = max(most, d.design.Models[i].Levels.Total)
 		}
 	}
-	s := newSVG(720, 66+28*float64(bars), "energy by level of the best designs")
+	s := newSVG(720, 66+28*float64(bars), "energy of one run by level, of the best designs")
 	y := 30.0
 	for _, d := range designs {
 		for i := range d.design.Models {

@@ -130,6 +130,8 @@ func value(objective string, v float64) string {
 		return fmt.Sprintf("%.4g", v)
 	case o == explore.Accuracy:
 		return fmt.Sprintf("%.2f %%", 100*v)
+	case o == explore.Area && v >= 1000:
+		return fmt.Sprintf("%.0f mm²", v)
 	case o == explore.Area:
 		return fmt.Sprintf("%.3g mm²", v)
 	}
