@@ -72,8 +72,9 @@ func (ev *evaluator) answer(ctx context.Context, stage string, d *design) (a ans
 	return a, err
 }
 
-// compute computes a task on up to workers cores.
-func (ev *evaluator) compute(ctx context.Context, t *Task, ds []*design, workers int) (*Done, error) {
+// compute computes a task on up to workers cores. Got is told of each answer, from
+// any goroutine; it may be nil.
+func (ev *evaluator) compute(ctx context.Context, t *Task, ds []*design, workers int, got gotFunc) (*Done, error) {
 	done := &Done{Answers: make([]json.RawMessage, len(ds))}
 	var ns atomic.Int64
 	err := parallel(ctx, workers, len(ds), func(i int) error {
@@ -83,14 +84,57 @@ func (ev *evaluator) compute(ctx context.Context, t *Task, ds []*design, workers
 		if err == nil {
 			done.Answers[i], err = json.Marshal(&a)
 		}
+		if err == nil && got != nil {
+			err = got(i, done.Answers[i:i+1])
+		}
 		return err
 	})
 	done.Seconds = float64(ns.Load()) * 1e-9
 	return done, err
 }
 
+// gotFunc is told of answers of a task, from the place of the first on.
+type gotFunc func(from int, answers []json.RawMessage) error
+
+// keepEvery is how often answers are stored while a task is computed: what is lost
+// when the process is killed.
+const keepEvery = 100 * time.Millisecond
+
+// keeper stores the answers of a task as they come.
+type keeper struct {
+	e    *engine
+	task *Task
+
+	mu      sync.Mutex
+	waiting []store.Result // that are not in the store yet
+	last    time.Time      // when some were stored
+	n       int            // answers so far
+}
+
+// got takes answers. It is a gotFunc.
+func (k *keeper) got(from int, answers []json.RawMessage) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, a := range answers {
+		k.waiting = append(k.waiting, store.Result{Key: k.task.Keys[from+i], Stage: k.task.Stage, Value: a})
+	}
+	k.n += len(answers)
+	k.e.step(k.task.Stage, uint64(k.n), uint64(len(k.task.Keys)))
+	if time.Since(k.last) < keepEvery {
+		return nil
+	}
+	return k.store()
+}
+
+// store stores what waits.
+func (k *keeper) store() error {
+	rs := k.waiting
+	k.waiting, k.last = nil, time.Now()
+	return k.e.st.Put(k.e.run, rs, nil)
+}
+
 // answers answers a stage of designs, from the store or by computing it, here or
-// on the pool. It also returns the results that are new to the store.
+// on the pool. It also returns those of the results that are not in the store yet.
 func (e *engine) answers(ctx context.Context, stage string, ds []*design) ([]answer, []store.Result, error) {
 	keys := make([]string, len(ds))
 	err := e.parallel(ctx, len(ds), func(i int) (err error) {
@@ -116,14 +160,13 @@ func (e *engine) answers(ctx context.Context, stage string, ds []*design) ([]ans
 			t.Points, t.Keys = append(t.Points, ds[i].point), append(t.Keys, k)
 		}
 	}
-	done, err := e.compute(ctx, &t, missing)
-	if err != nil {
-		return nil, nil, err
+	keep := &keeper{e: e, task: &t, last: time.Now()}
+	done, err := e.compute(ctx, &t, missing, keep.got)
+	if err != nil { // what is done is not to be done again
+		return nil, nil, errors.Join(err, keep.store())
 	}
 	e.stage(stage).Seconds += done.Seconds
-	fresh := make([]store.Result, len(missing))
 	for j, k := range t.Keys {
-		fresh[j] = store.Result{Key: k, Stage: stage, Value: done.Answers[j]}
 		known[k] = done.Answers[j]
 	}
 	out := make([]answer, len(ds))
@@ -132,7 +175,7 @@ func (e *engine) answers(ctx context.Context, stage string, ds []*design) ([]ans
 			return nil, nil, fmt.Errorf("%s of point %s: %w", stage, ds[i].point, err)
 		}
 	}
-	return out, fresh, nil
+	return out, keep.waiting, nil
 }
 
 // chunk is how many designs of a stage travel together: what takes milliseconds
@@ -145,9 +188,9 @@ func chunk(stage string) int {
 }
 
 // compute computes a task here or, in chunks, on the pool.
-func (e *engine) compute(ctx context.Context, t *Task, ds []*design) (*Done, error) {
+func (e *engine) compute(ctx context.Context, t *Task, ds []*design, got gotFunc) (*Done, error) {
 	if e.opts.Pool == nil {
-		return e.ev.compute(ctx, t, ds, e.opts.workers())
+		return e.ev.compute(ctx, t, ds, e.opts.workers(), got)
 	}
 	n := chunk(t.Stage)
 	all := &Done{Answers: make([]json.RawMessage, len(ds))}
@@ -166,7 +209,7 @@ func (e *engine) compute(ctx context.Context, t *Task, ds []*design) (*Done, err
 		mu.Lock()
 		all.Seconds += done.Seconds
 		mu.Unlock()
-		return nil
+		return got(from, done.Answers)
 	})
 	return all, err
 }

@@ -63,6 +63,7 @@ type engine struct {
 	stopped  string
 	proposed uint64
 	total    uint64
+	last     struct{ done, total uint64 } // of the designs that finish emulates
 }
 
 // pairs are costs of the same designs at successive stages, for rank
@@ -471,7 +472,7 @@ func (e *engine) finish(ctx context.Context) error {
 		queue[at] = e.pool[i]
 	}
 	e.pool = nil
-	total := uint64(len(queue))
+	e.last.total = uint64(len(queue))
 	for len(queue) > 0 {
 		n := min(emulateBatch, len(queue))
 		batch := queue[:n]
@@ -497,10 +498,11 @@ func (e *engine) finish(ctx context.Context) error {
 		if err := e.settle(vs, nil); err != nil {
 			return err
 		}
+		e.last.done = e.last.total - uint64(len(queue)+len(left))
 		if err := e.emulate(ctx, left); err != nil {
 			return err
 		}
-		e.progress("emulating", total-uint64(len(queue)), total)
+		e.progress("emulating", e.last.total-uint64(len(queue)), e.last.total)
 	}
 	return nil
 }

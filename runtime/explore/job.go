@@ -157,7 +157,7 @@ func (w *Worker) Compute(ctx context.Context, t *Task) (*Done, error) {
 			return nil, fmt.Errorf("point %s: key %s here, %s where it is explored: the same program made another design or quantised model of it; processors that round differently do so", p, key, t.Keys[i])
 		}
 	}
-	return w.ev.compute(ctx, t, ds, 1)
+	return w.ev.compute(ctx, t, ds, 1, nil)
 }
 
 // has reports whether a point is one of the space.

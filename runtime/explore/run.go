@@ -18,12 +18,12 @@ type Options struct {
 	Workers  int            // 0 for all cores
 	Resume   bool           // continue the latest run of the same space that was not finished
 	Pool     Pool           // computes estimates and emulations on other machines; nil for this one
-	Progress func(Progress) // called now and then, from one goroutine; may be nil
+	Progress func(Progress) // called now and then, never twice at once; may be nil
 }
 
 // Progress says how far a run is.
 type Progress struct {
-	Doing       string // "looking", "emulating" or "confirming"
+	Doing       string // "looking", "estimating", "emulating" or "confirming"
 	Done, Total uint64
 	Front       int
 }
@@ -239,6 +239,20 @@ func (e *engine) all(ctx context.Context) ([]string, []Confirmed, error) {
 func (e *engine) progress(doing string, done, total uint64) {
 	if e.opts.Progress != nil {
 		e.opts.Progress(Progress{doing, done, total, len(e.archive.costs)})
+	}
+}
+
+// step tells of answered designs of a task, which may take long each.
+func (e *engine) step(stage string, answered, of uint64) {
+	switch {
+	case stage == StageEstimate && e.halves:
+		e.progress("estimating", answered, of)
+	case stage == StageEstimate:
+		e.progress("looking", min(e.proposed+answered, e.total), e.total)
+	case stage == StageEmulate && e.last.total > 0:
+		e.progress("emulating", e.last.done+answered, e.last.total)
+	case stage == StageFull:
+		e.progress("confirming", answered, of)
 	}
 }
 

@@ -242,25 +242,33 @@ func workers(t *testing.T, o WorkerOptions, n int) (stop func() int64) {
 	return stop
 }
 
-// child starts a process from this test binary.
-func child(t *testing.T, binary string, env ...string) (*exec.Cmd, *strings.Builder) {
+// process is one that a test started from this test binary.
+type process struct {
+	*os.Process
+	wait func() error    // any number of times
+	said strings.Builder // on standard error, to be read when it has ended
+}
+
+// child starts a process.
+func child(t *testing.T, binary string, env ...string) *process {
 	t.Helper()
 	cmd := exec.Command(binary)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Dir = t.TempDir() // workers share no folder with anyone
-	var out strings.Builder
-	cmd.Stderr = &out
+	p := &process{wait: sync.OnceValue(cmd.Wait)}
+	cmd.Stderr = &p.said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.Process = cmd.Process
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-		if out.Len() > 0 {
-			t.Logf("process %d said: %s", cmd.Process.Pid, &out)
+		_ = p.Kill() // it may have ended
+		_ = p.wait()
+		if p.said.Len() > 0 {
+			t.Logf("process %d said: %s", p.Pid, &p.said)
 		}
 	})
-	return cmd, &out
+	return p
 }
 
 // workerProcess starts a worker; the channel is closed once it holds a task.
@@ -477,16 +485,16 @@ func TestRestart(t *testing.T) {
 	env := []string{asExplore + "=" + url, spaceFile + "=" + sc.file, storeFile + "=" + db}
 	killed := 0
 	for i := range 8 {
-		cmd, _ := child(t, os.Args[0], env...)
+		p := child(t, os.Args[0], env...)
 		time.Sleep(time.Duration(100+40*i) * time.Millisecond)
-		if err := cmd.Process.Kill(); err == nil {
+		if err := p.Kill(); err == nil {
 			killed++
 		}
-		_ = cmd.Wait() // it was killed
+		_ = p.wait() // it was killed
 	}
-	cmd, out := child(t, os.Args[0], env...)
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	last := child(t, os.Args[0], env...)
+	if err := last.wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &last.said)
 	}
 	sc.compare(t, db)
 	n := stop()
@@ -595,10 +603,9 @@ func TestOtherProgram(t *testing.T) {
 	refused := make(chan struct{})
 	go func() {
 		defer close(refused)
-		cmd, out := child(t, other, asWorker+"="+url)
-		err := cmd.Wait()
-		if err == nil || !strings.Contains(out.String(), explore.ErrVersion.Error()) {
-			t.Errorf("a worker of another program: %v, %s", err, out)
+		p := child(t, other, asWorker+"="+url)
+		if err := p.wait(); err == nil || !strings.Contains(p.said.String(), explore.ErrVersion.Error()) {
+			t.Errorf("a worker of another program: %v, %s", err, &p.said)
 		}
 	}()
 	go func() {
