@@ -160,7 +160,6 @@ type cluster struct {
 	eff      effect.Effect
 
 	rows, segs []int32 // offsets of a matrix product or a depthwise row
-	blocks     []kBlock
 	job        job
 	shifts     []uint8
 	sums, bias []int32

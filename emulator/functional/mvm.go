@@ -7,20 +7,8 @@ import (
 	"situ/internal/gemm"
 )
 
-// kBlock is a part of K for which a panel stays in the first-level cache: some
-// segments of the row and where their weights begin in the panel.
-type kBlock struct {
-	segs   []int32
-	segLen int
-	panel  int // element offset
-}
-
-// Blocking: a panel part of maxK rows stays in the first-level cache, maxRows
-// input vectors in the second.
-const (
-	maxK    = 512
-	maxRows = 192
-)
+// maxRows input vectors stay in the second-level cache.
+const maxRows = 192
 
 // splitWork is the least work, in multiply-accumulates, that is worth a
 // goroutine of its own.
@@ -58,10 +46,9 @@ func (c *cluster) mvm(a []int64) error {
 			}
 		}
 	}
-	c.blockK(segs, int((p.segLen+3)&^3))
 	j := &c.job
 	*j = job{
-		c: c, w: w, rows: rows, n: p.n, cols: p.n, groups: 1, accumulate: a[isa.MVMAccumulate] != 0,
+		c: c, w: w, rows: rows, segs: segs, segLen: int(p.segLen+3) &^ 3, n: p.n, cols: p.n, groups: 1, accumulate: a[isa.MVMAccumulate] != 0,
 		acc: c.acc[a[isa.MVMAcc]/4:][:m*p.n],
 	}
 	if p.grouped {
@@ -78,34 +65,12 @@ func (c *cluster) mvm(a []int64) error {
 	return nil
 }
 
-// blockK cuts K into c.blocks. Blocks of many short segments refer to segs,
-// those of one long segment to offsets of their own, appended to c.segs.
-func (c *cluster) blockK(segs []int32, segLen int) {
-	c.blocks = c.blocks[:0]
-	if segLen <= maxK {
-		per := maxK / segLen
-		for i := 0; i < len(segs); i += per {
-			c.blocks = append(c.blocks, kBlock{segs[i:min(i+per, len(segs))], segLen, i * segLen * gemm.PanelCols})
-		}
-		return
-	}
-	parts := (segLen + maxK - 1) / maxK
-	c.segs = grow(&c.segs, int64(len(segs)*(1+parts)))
-	copy(c.segs, segs)
-	own := c.segs[len(segs):len(segs)]
-	for i, s := range segs {
-		for x := 0; x < segLen; x += maxK {
-			own = append(own, s+int32(x))
-			c.blocks = append(c.blocks, kBlock{own[len(own)-1:], min(maxK, segLen-x), (i*segLen + x) * gemm.PanelCols})
-		}
-	}
-}
-
 // job is one matrix product on checked operands.
 type job struct {
 	c          *cluster
 	w          *panels
-	rows       []int32
+	rows, segs []int32
+	segLen     int
 	acc        []int32
 	n          int64 // columns, the pitch of acc
 	groups     int64
@@ -130,10 +95,7 @@ func (j *job) run(lo, hi int64) {
 				first := p * gemm.PanelCols
 				out := j.acc[i*j.n+g*j.cols+first:]
 				cols := int(min(j.cols-first, gemm.PanelCols))
-				for b := range j.c.blocks {
-					k := &j.c.blocks[b]
-					gemm.IndirectCols(out, int(j.n), cols, j.accumulate || b > 0, sp, rows, k.segs, k.segLen, panel[k.panel:])
-				}
+				gemm.IndirectCols(out, int(j.n), cols, j.accumulate, sp, rows, j.segs, j.segLen, panel)
 			}
 		}
 	}

@@ -193,17 +193,17 @@ func (w *weights) pack(k *packKey, tiles []byte, buf []int8) panels {
 		groups, cols = k.n/k.per, k.per
 	}
 	padded := (k.segLen + 3) &^ 3
-	out := panels{size: k.nseg * padded * gemm.PanelCols, perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
+	out := panels{size: int64(gemm.PanelBytes(int(k.nseg * padded))), perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
 	out.data = grow(&buf, groups*out.perGroup*out.size)
 	if len(out.data) == 0 {
 		return out
 	}
-	data := unsafe.Slice((*uint32)(unsafe.Pointer(&out.data[0])), len(out.data)/4)
 	for g := range groups {
 		for p := range out.perGroup {
 			first := p * gemm.PanelCols
-			w.unpack(data, k, tiles, g*cols+first, min(cols-first, gemm.PanelCols))
-			data = data[out.size/4:]
+			panel := out.data[(g*out.perGroup+p)*out.size:][:out.size]
+			w.unpack(unsafe.Slice((*uint32)(unsafe.Pointer(&panel[0])), len(panel)/4), k, tiles, g*cols+first, min(cols-first, gemm.PanelCols))
+			gemm.FinishPanel(panel, int(k.nseg*padded))
 		}
 	}
 	return out

@@ -1,13 +1,8 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Micro-kernels for AVX2: R rows by 16 columns, full vectors only. See type
-// tile; mask is not used here.
-//
-// The int8 kernels widen to 16 bits and use VPMADDWD, which is exact;
-// VPMADDUBSW would saturate. Each 4 columns of a K step widen to 16 words, and
-// VPMADDWD leaves two partial sums for each column, (k0,k1) and (k2,k3), which
-// are folded when the row is stored.
+// float32 micro-kernels for AVX2: R rows by 16 columns, full vectors only. See
+// type tile; mask is not used here.
 //
 // Registers: AX tile, R8..R13 start of each row, BX..DX segment list,
 // SI byte offset of the K step from the row's start, R15 its end,
@@ -66,30 +61,6 @@ step:
 	VZEROUPPER;                  \
 	RET
 
-// Four bytes of a row as 16 words, a0..a3 four times over.
-#define ROWWORDS(R, A) \
-	VPBROADCASTD (R)(SI*1), X14; \
-	VPMOVZXBW    X14, A
-
-#define MADD(W, A, ACC) \
-	VPMADDWD W, A, Y15; \
-	VPADDD   Y15, ACC, ACC
-
-// FOLD adds the two partial sums of each column and stores 16 columns at (SI),
-// adding what is there under the mask Y14.
-#define FOLD(A, B, C, D) \
-	VPHADDD B, A, A;      \
-	VPERMQ  $0xD8, A, A;  \
-	VPHADDD D, C, C;      \
-	VPERMQ  $0xD8, C, C;  \
-	VPAND   (SI), Y14, Y15;   \
-	VPADDD  Y15, A, A;    \
-	VPAND   32(SI), Y14, Y15; \
-	VPADDD  Y15, C, C;    \
-	VMOVDQU A, (SI);      \
-	VMOVDQU C, 32(SI);    \
-	ADDQ    tile_ldc(AX), SI
-
 // Y14 = all ones when accumulating, else 0.
 #define ACCMASK \
 	MOVQ         tile_accumulate(AX), SI; \
@@ -97,69 +68,6 @@ step:
 	MOVQ         SI, X14;                 \
 	VPBROADCASTQ X14, Y14;                \
 	CROW
-
-// func madd2(t *tile)
-TEXT ·madd2(SB), NOSPLIT, $0-8
-	START
-
-group:
-	BEGIN
-	ROWPTR(0, 0, R8)
-	ROWPTR(4, 0, R9)
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	LOOP(0)
-	ROWWORDS(R8, Y12)
-	ROWWORDS(R9, Y13)
-	VPMOVSXBW (DI), Y8
-	VPMOVSXBW 16(DI), Y9
-	VPMOVSXBW 32(DI), Y10
-	VPMOVSXBW 48(DI), Y11
-	MADD(Y8, Y12, Y0)
-	MADD(Y9, Y12, Y1)
-	MADD(Y10, Y12, Y2)
-	MADD(Y11, Y12, Y3)
-	MADD(Y8, Y13, Y4)
-	MADD(Y9, Y13, Y5)
-	MADD(Y10, Y13, Y6)
-	MADD(Y11, Y13, Y7)
-	NEXT
-	ACCMASK
-	FOLD(Y0, Y1, Y2, Y3)
-	FOLD(Y4, Y5, Y6, Y7)
-	FINISH(2)
-
-// func madd1(t *tile)
-TEXT ·madd1(SB), NOSPLIT, $0-8
-	START
-
-group:
-	BEGIN
-	ROWPTR(0, 0, R8)
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	LOOP(0)
-	ROWWORDS(R8, Y12)
-	VPMOVSXBW (DI), Y8
-	VPMOVSXBW 16(DI), Y9
-	VPMOVSXBW 32(DI), Y10
-	VPMOVSXBW 48(DI), Y11
-	MADD(Y8, Y12, Y0)
-	MADD(Y9, Y12, Y1)
-	MADD(Y10, Y12, Y2)
-	MADD(Y11, Y12, Y3)
-	NEXT
-	ACCMASK
-	FOLD(Y0, Y1, Y2, Y3)
-	FINISH(1)
 
 #define FINIT(A, B) \
 	VANDPS (SI), Y14, A;   \
@@ -233,3 +141,30 @@ group:
 	CROW
 	FSTORE(Y0, Y1)
 	FINISH(1)
+
+// func fmaPeak256(n int): n rounds of 16 independent VFMADD231PS.
+TEXT ·fmaPeak256(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+	VXORPS Y15, Y15, Y15
+
+round:
+	VFMADD231PS Y15, Y15, Y0
+	VFMADD231PS Y15, Y15, Y1
+	VFMADD231PS Y15, Y15, Y2
+	VFMADD231PS Y15, Y15, Y3
+	VFMADD231PS Y15, Y15, Y4
+	VFMADD231PS Y15, Y15, Y5
+	VFMADD231PS Y15, Y15, Y6
+	VFMADD231PS Y15, Y15, Y7
+	VFMADD231PS Y15, Y15, Y8
+	VFMADD231PS Y15, Y15, Y9
+	VFMADD231PS Y15, Y15, Y10
+	VFMADD231PS Y15, Y15, Y11
+	VFMADD231PS Y15, Y15, Y12
+	VFMADD231PS Y15, Y15, Y13
+	VFMADD231PS Y15, Y15, Y14
+	VFMADD231PS Y15, Y15, Y0
+	DECQ CX
+	JNZ  round
+	VZEROUPPER
+	RET

@@ -64,17 +64,20 @@ func drawInt8(t *rapid.T) int8Case {
 	x := int8Case{
 		cols:       rapid.IntRange(1, 64).Draw(t, "cols"),
 		accumulate: rapid.Bool().Draw(t, "accumulate"),
-		segLen:     4 * rapid.IntRange(1, 12).Draw(t, "segLen/4"),
+		segLen:     4 * rapid.OneOf(rapid.IntRange(1, 12), rapid.IntRange(60, 140)).Draw(t, "segLen/4"),
 		rows:       make([]int32, rapid.IntRange(1, 40).Draw(t, "rows")),
 		segs:       make([]int32, rapid.IntRange(1, 9).Draw(t, "segs")),
 	}
 	x.ldc = x.cols + rapid.IntRange(0, 5).Draw(t, "ldc slack")
-	extreme := rapid.Bool().Draw(t, "extreme")
+	extreme := rapid.IntRange(0, 2).Draw(t, "extreme") // 1: the largest sums of one sign; 2: extremes of either
 	x.a = make([]byte, x.segLen+rapid.IntRange(0, 300).Draw(t, "a"))
 	for i := range x.a {
 		x.a[i] = byte(r.Uint32())
-		if extreme {
+		switch {
+		case extreme == 1:
 			x.a[i] = 255
+		case extreme == 2:
+			x.a[i] = 255 * (x.a[i] & 1)
 		}
 	}
 	room := len(x.a) - x.segLen
@@ -89,8 +92,11 @@ func drawInt8(t *rapid.T) int8Case {
 	x.w = make([]int8, k*x.cols)
 	for i := range x.w {
 		x.w[i] = int8(r.Uint32())
-		if extreme {
+		switch {
+		case extreme == 1:
 			x.w[i] = -128
+		case extreme == 2:
+			x.w[i] = int8(127 - 255*int(x.w[i]&1))
 		}
 	}
 	x.panel = make([]int8, PanelBytes(k))
@@ -189,7 +195,7 @@ func TestMul(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "tall") == 0 {
 				m += mulRows
 			}
-			k := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(mulK-2, mulK+9)).Draw(t, "k")
+			k := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(maxK-2, maxK+9), rapid.IntRange(252, 260)).Draw(t, "k")
 			n := rapid.IntRange(1, 150).Draw(t, "n")
 			lda := (k+3)&^3 + rapid.IntRange(0, 7).Draw(t, "lda slack")
 			ldb, ldc := n+rapid.IntRange(0, 3).Draw(t, "ldb slack"), n+rapid.IntRange(0, 3).Draw(t, "ldc slack")
@@ -267,14 +273,15 @@ func TestChecks(t *testing.T) {
 	a, c, panel := make([]byte, 64), make([]int32, 128), make([]int8, PanelBytes(16))
 	zero := []int32{0}
 	for name, f := range map[string]func(){
-		"row before a":   func() { Indirect(c, 64, false, a, []int32{-1}, zero, 16, panel) },
-		"row past a":     func() { Indirect(c, 64, false, a, []int32{49}, zero, 16, panel) },
-		"segment past a": func() { Indirect(c, 64, false, a, zero, []int32{0, 57}, 8, panel) },
-		"short panel":    func() { Indirect(c, 64, false, a, zero, zero, 20, panel) },
-		"short c":        func() { Indirect(c, 65, false, a, []int32{0, 1}, zero, 16, panel) },
-		"overlapping c":  func() { Indirect(c, 63, false, a, []int32{0, 1}, zero, 16, panel) },
-		"segment of 6":   func() { Indirect(c, 64, false, a, zero, zero, 6, panel) },
-		"65 columns":     func() { IndirectCols(c, 65, 65, false, a, zero, zero, 16, panel) },
+		"row before a":       func() { Indirect(c, 64, false, a, []int32{-1}, zero, 16, panel) },
+		"row past a":         func() { Indirect(c, 64, false, a, []int32{49}, zero, 16, panel) },
+		"segment past a":     func() { Indirect(c, 64, false, a, zero, []int32{0, 57}, 8, panel) },
+		"short panel":        func() { Indirect(c, 64, false, a, zero, zero, 20, panel) },
+		"short c":            func() { Indirect(c, 65, false, a, []int32{0, 1}, zero, 16, panel) },
+		"overlapping c":      func() { Indirect(c, 63, false, a, []int32{0, 1}, zero, 16, panel) },
+		"panel of another K": func() { Indirect(c, 64, false, a, zero, zero, 12, panel) },
+		"segment of 6":       func() { Indirect(c, 64, false, a, zero, zero, 6, panel) },
+		"65 columns":         func() { IndirectCols(c, 65, 65, false, a, zero, zero, 16, panel) },
 		"float row past a": func() {
 			F32Indirect(make([]float32, 64), 64, 64, false, make([]float32, 8), []int32{5}, zero, 4, make([]float32, 256))
 		},

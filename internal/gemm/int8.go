@@ -12,11 +12,11 @@ import (
 //
 // adding to c when accumulate is set. Sums wrap at 32 bits. rows holds the
 // byte offset of each input vector in a, segs the byte offset of each K segment
-// from there; segLen is a multiple of 4 and the panel is packed with
-// K = len(segs)·segLen. It allocates nothing.
+// from there; segLen is a multiple of 4 and the panel is one packed with
+// K = len(segs)·segLen, all of it. It allocates nothing.
 //
-// It panics, before touching anything, when an offset leads outside a, when c
-// or the panel is too short, or segLen is no multiple of 4.
+// It panics, before touching anything, when an offset leads outside a, when c is
+// too short or the panel is not of this K, or segLen is no multiple of 4.
 func Indirect(c []int32, ldc int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
 	IndirectCols(c, ldc, PanelCols, accumulate, a, rows, segs, segLen, panel)
 }
@@ -28,8 +28,8 @@ func IndirectCols(c []int32, ldc, cols int, accumulate bool, a []byte, rows, seg
 	if !check(len(c), ldc, cols, len(a), rows, segs, segLen, len(panel), PanelCols) {
 		return
 	}
-	if segLen%4 != 0 {
-		panic(fmt.Sprintf("gemm: segment length %d is no multiple of 4", segLen))
+	if k := len(segs) * segLen; segLen%4 != 0 || len(panel) != PanelBytes(k) {
+		panic(fmt.Sprintf("gemm: a panel of %d bytes for K = %d·%d, which needs %d and segments of a multiple of 4", len(panel), len(segs), segLen, PanelBytes(k)))
 	}
 	if len(segs)*segLen == 0 {
 		clearRows(c, ldc, cols, len(rows), accumulate)
@@ -38,8 +38,27 @@ func IndirectCols(c []int32, ldc, cols int, accumulate bool, a []byte, rows, seg
 	indirectInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
 }
 
-// indirectInt8 is IndirectCols on checked, non-empty operands.
+// maxK keeps a block of a panel, 64·maxK bytes, within the first-level cache.
+const maxK = 512
+
+// indirectInt8 is IndirectCols on checked, non-empty operands, a block of K at a
+// time: some segments, or a part of one.
 func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+	if active == isaAVX2 {
+		wideInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
+		return
+	}
+	per := max(1, maxK/segLen)
+	for s := 0; s < len(segs); s += per {
+		some := segs[s:min(s+per, len(segs))]
+		for x := 0; x < segLen; x += maxK {
+			blockInt8(c, ldc, cols, accumulate || s > 0 || x > 0, a[x:], rows, some, min(segLen-x, maxK), panel[(s*segLen+x)*PanelCols:])
+		}
+	}
+}
+
+// blockInt8 computes one block of K.
+func blockInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
 	if active == isaPortable {
 		portableInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
 		return
@@ -49,7 +68,7 @@ func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, seg
 		panel: unsafe.Pointer(&panel[0]), stride: stepBytes,
 		c: unsafe.Pointer(&c[0]), ldc: 4 * ldc,
 	}
-	runInt8(&t, len(rows), cols, accumulate)
+	runVNNI512(&t, len(rows), cols, accumulate)
 }
 
 // check validates the operands of an indirect product in elements and reports
@@ -104,12 +123,9 @@ func clearRows[T int32 | float32](c []T, ldc, cols, rows int, accumulate bool) {
 	}
 }
 
-// Blocks of Mul: a block of mulRows rows of a is reused from L2 over all
-// panels, and mulK bytes of K keep a panel (64·mulK bytes) within L1.
-const (
-	mulRows = 192
-	mulK    = 512
-)
+// mulRows is the number of rows of a that Mul reuses from the second-level cache
+// over all panels.
+const mulRows = 192
 
 // Mul computes the dense product c = a·b of m rows, c[i*ldc+j] for j < b.N,
 // from a[i*lda+k] for k < b.K. Sums wrap at 32 bits. Rows of a are read up to
@@ -137,11 +153,7 @@ func Mul(c []int32, ldc int, a []byte, lda, m int, b *B) {
 	for i := 0; i < m; i += block {
 		rows := min(m-i, block)
 		for p := range b.Panels() {
-			panel := b.Panel(p)
-			for x := 0; x < k; x += mulK {
-				indirectInt8(c[i*ldc+p*PanelCols:], ldc, b.Cols(p), x > 0,
-					a[i*lda+x:], offsets[:rows], zero[:], min(k-x, mulK), panel[x*PanelCols:])
-			}
+			indirectInt8(c[i*ldc+p*PanelCols:], ldc, b.Cols(p), false, a[i*lda:], offsets[:rows], zero[:], k, b.Panel(p))
 		}
 	}
 }

@@ -10,16 +10,18 @@ const PanelCols = 64
 const stepBytes = 4 * PanelCols
 
 // B is a weight matrix of K rows by N columns of int8, packed for VPDPBUSD as
-// [⌈N/64⌉][⌈K/4⌉][64][4]int8: panels of 64 columns in which the four bytes of
+// ⌈N/64⌉ panels of [⌈K/4⌉][64][4]int8: panels of 64 columns in which the four bytes of
 // one column and four consecutive k lie together. Missing rows and columns are
-// zero.
+// zero. Behind them lie 256 bytes for each 256 k, in which the AVX2 kernels keep
+// sums over the weights.
 type B struct {
 	K, N int // with several segments, K counts their padding
 	data []int8
 }
 
-// PanelBytes is the size of one packed panel of k rows: 64·⌈k/4⌉·4.
-func PanelBytes(k int) int { return (k + 3) / 4 * stepBytes }
+// PanelBytes is the size of one packed panel of k rows: 256 bytes for each 4 and
+// for each 256 rows, rounded up.
+func PanelBytes(k int) int { return ((k+3)/4 + (k+255)/256) * stepBytes }
 
 // Panel returns panel p, columns 64p to 64p+63.
 func (b *B) Panel(p int) []int8 {
@@ -56,10 +58,18 @@ func PackSegments(nseg, segLen, n int, b []int8, ldb int) *B {
 	for p := range m.Panels() {
 		panel := m.Panel(p)
 		for s := range nseg {
-			PackInto(panel[s*padded*PanelCols:], segLen, m.Cols(p), b[s*segLen*ldb+p*PanelCols:], ldb)
+			interleave(panel[s*padded*PanelCols:], segLen, m.Cols(p), b[s*segLen*ldb+p*PanelCols:], ldb)
 		}
+		FinishPanel(panel, nseg*padded)
 	}
 	return m
+}
+
+// FinishPanel computes what a panel has behind its weights. Whoever writes the
+// weights of a panel of k rows, a multiple of 4, in the layout of B calls it
+// afterwards; the functions of this package that pack do so.
+func FinishPanel(panel []int8, k int) {
+	finishPanel(panel[:PanelBytes(k)], k)
 }
 
 // PackInto packs the k×cols row-major block b (cols ≤ 64, ldb elements from row
@@ -70,6 +80,13 @@ func PackInto(dst []int8, k, cols int, b []int8, ldb int) {
 	if cols < 0 || cols > PanelCols || (k > 0 && cols > ldb) {
 		panic(fmt.Sprintf("gemm: PackInto of %d columns, rows %d apart", cols, ldb))
 	}
+	interleave(dst, k, cols, b, ldb)
+	FinishPanel(dst, (k+3)&^3)
+}
+
+// interleave writes the weights of PackInto.
+func interleave(dst []int8, k, cols int, b []int8, ldb int) {
+	dst = dst[:(k+3)/4*stepBytes]
 	clear(dst)
 	for r := range k {
 		row := b[r*ldb : r*ldb+cols]

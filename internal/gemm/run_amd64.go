@@ -2,23 +2,19 @@ package gemm
 
 import "unsafe"
 
-// runInt8 cuts rows × cols into the tiles of the active kernels. The tile comes
-// with everything but groups, mask and accumulate filled in.
-func runInt8(t *tile, rows, cols int, accumulate bool) {
-	if active == isaAVX512 {
-		w := begin512(t, cols, accumulate)
-		n1, r1, n2 := splitRows(rows, maxTileRows)
-		t.groups = n1
-		runVNNI(t, r1, w)
-		if t.groups = n2; n2 > 0 {
-			runVNNI(t, r1-1, w)
-		}
-		return
+// runVNNI512 cuts rows × cols into the tiles of the AVX-512 kernels. The tile
+// comes with everything but groups, mask and accumulate filled in.
+func runVNNI512(t *tile, rows, cols int, accumulate bool) {
+	w := begin512(t, cols, accumulate)
+	n1, r1, n2 := splitRows(rows, maxTileRows)
+	t.groups = n1
+	runVNNI(t, r1, w)
+	if t.groups = n2; n2 > 0 {
+		runVNNI(t, r1-1, w)
 	}
-	runAVX2(*t, rows, cols, accumulate, false)
 }
 
-// runF32 is runInt8 for float32.
+// runF32 is runVNNI512 for float32 at every level that has kernels.
 func runF32(t *tile, rows, cols int, accumulate bool) {
 	if active == isaAVX512 {
 		w := begin512(t, cols, accumulate)
@@ -30,7 +26,7 @@ func runF32(t *tile, rows, cols int, accumulate bool) {
 		}
 		return
 	}
-	runAVX2(*t, rows, cols, accumulate, true)
+	runAVX2(*t, rows, cols, accumulate)
 }
 
 // begin512 sets the masks and returns the number of 16-column vectors.
@@ -43,9 +39,9 @@ func begin512(t *tile, cols int, accumulate bool) (w int) {
 	return w
 }
 
-// runAVX2 runs the AVX2 kernels, which compute one vector of 16 columns and
+// runAVX2 runs the AVX2 kernels for float32, which compute one vector of 16 columns and
 // know no masks: a narrower last vector goes through a buffer.
-func runAVX2(t tile, rows, cols int, accumulate, float bool) {
+func runAVX2(t tile, rows, cols int, accumulate bool) {
 	if accumulate {
 		t.accumulate = 1
 	}
@@ -54,34 +50,25 @@ func runAVX2(t tile, rows, cols int, accumulate, float bool) {
 		t.panel = unsafe.Add(t.panel, 4*j)
 		t.c = unsafe.Add(t.c, 4*j)
 		if live := cols - j; live < 16 {
-			runAVX2Narrow(t, rows, live, float)
+			runAVX2Narrow(t, rows, live)
 		} else {
-			runAVX2Rows(&t, rows, float)
+			runAVX2Rows(&t, rows)
 		}
 	}
 }
 
 // runAVX2Rows runs full 16-column kernels over rows rows, the taller first.
-func runAVX2Rows(t *tile, rows int, float bool) {
-	if float {
-		if t.groups = rows / 6; t.groups > 0 {
-			fma256x6(t)
-		}
-		if t.groups = rows % 6; t.groups > 0 {
-			fma256x1(t)
-		}
-		return
+func runAVX2Rows(t *tile, rows int) {
+	if t.groups = rows / 6; t.groups > 0 {
+		fma256x6(t)
 	}
-	if t.groups = rows / 2; t.groups > 0 {
-		madd2(t)
-	}
-	if t.groups = rows % 2; t.groups > 0 {
-		madd1(t)
+	if t.groups = rows % 6; t.groups > 0 {
+		fma256x1(t)
 	}
 }
 
 // runAVX2Narrow computes live < 16 columns a few rows at a time in a buffer.
-func runAVX2Narrow(t tile, rows, live int, float bool) {
+func runAVX2Narrow(t tile, rows, live int) {
 	var buf [6 * 16]uint32
 	c, ldc, first := t.c, t.ldc, unsafe.Pointer(t.rows)
 	for i := 0; i < rows; i += 6 {
@@ -91,7 +78,7 @@ func runAVX2Narrow(t tile, rows, live int, float bool) {
 		}
 		t.rows = (*int32)(unsafe.Add(first, 4*i))
 		t.c, t.ldc, t.done = unsafe.Pointer(&buf), 4*16, 0
-		runAVX2Rows(&t, n, float)
+		runAVX2Rows(&t, n)
 		for r := range n {
 			copy(unsafe.Slice((*uint32)(unsafe.Add(c, (i+r)*ldc)), live), buf[16*r:16*r+live])
 		}

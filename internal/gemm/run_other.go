@@ -4,8 +4,16 @@ package gemm
 
 // Without assembly the level is always portable, so these are never reached.
 
-func runInt8(*tile, int, int, bool) { panic("gemm: no kernels on this architecture") }
-func runF32(*tile, int, int, bool)  { panic("gemm: no kernels on this architecture") }
+func runVNNI512(*tile, int, int, bool) { panic("gemm: no kernels on this architecture") }
+func runF32(*tile, int, int, bool)     { panic("gemm: no kernels on this architecture") }
 
-func vnniPeak(int) {}
-func fmaPeak(int)  {}
+func wideInt8([]int32, int, int, bool, []byte, []int32, []int32, int, []int8) {
+	panic("gemm: no kernels on this architecture")
+}
+
+func finishPanel([]int8, int) {}
+
+func vnniPeak(int)   {}
+func fmaPeak(int)    {}
+func widePeak(int)   {}
+func fmaPeak256(int) {}

@@ -10,9 +10,6 @@ import (
 	"situ/ir"
 )
 
-// i8Block is the part of K, in bytes, that an integer product takes at a time.
-const i8Block = 512
-
 // epilogue turns the sums of a product into its result: plus bias, and unless
 // the result is int32, rescaled for the channel.
 type epilogue struct {
@@ -129,7 +126,7 @@ func prepareFixedConv(n *node, p *convPlan) (kernel, error) {
 		return nil, err
 	}
 	zx, zw := n.in[0].Quant.Zero[0], n.in[1].Quant.Zero
-	index := sync.OnceFunc(func() { p.index(i8Block, 4) })
+	index := sync.OnceFunc(func() { p.index(math.MaxInt, 4) })
 	wq := n.in[1].Quant
 	pack := func(w *ir.Tensor) []plane[*packedI8] {
 		return planesOf(w, wq, func(t *ir.Tensor) *packedI8 { return p.packI8(t, zw) })
@@ -210,7 +207,7 @@ func convI8(p *convPlan, acc []int32, img []byte, w *packedI8) {
 		pn := p.panels[panel]
 		gemm.IndirectCols(acc[row*p.o+pn.group*p.og+pn.col:], p.o, pn.cols, accumulate,
 			img[pn.group*p.ig:], p.rows[row:row+rows], b.segs, b.n,
-			w.b[pn.group].Panel(pn.col / gemm.PanelCols)[b.k*gemm.PanelCols:])
+			w.b[pn.group].Panel(pn.col/gemm.PanelCols))
 	})
 }
 
