@@ -3,6 +3,7 @@ package passes
 import (
 	"slices"
 
+	"situ/internal/par"
 	"situ/ir"
 )
 
@@ -243,9 +244,13 @@ func intoProduct(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueID, error) {
 		scaled := make([]float32, len(data))
 		if p.Kind == ir.Conv2D { // OHWI: channels are first
 			k := len(data) / n
-			for i, x := range data {
-				scaled[i] = x * c[i/k]
-			}
+			par.Ranges(n, k, func(from, to int) {
+				for o := from; o < to; o++ {
+					for i, x := range data[o*k : (o+1)*k] {
+						scaled[o*k+i] = x * c[o]
+					}
+				}
+			})
 		} else { // […,K,N]: channels are last
 			for i, x := range data {
 				scaled[i] = x * c[i%n]

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"situ/internal/par"
 	"situ/ir"
 	"situ/ir/eval"
 )
@@ -36,14 +37,14 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 		return nil, nil // two activations
 	}
 	v := q.g.Value(in[1])
-	if i := slices.IndexFunc(w, func(x float32) bool { return x-x != 0 }); i >= 0 {
+	if i := notFinite(w); i >= 0 {
 		return nil, fmt.Errorf("%s %q: weight %q holds %v at index %d", op.Kind, op.Name, v.Name, w[i], i)
 	}
 	shape := q.old.Type(op.Out).Shape
 	bias := make([]float32, shape[len(shape)-1])
 	if len(in) > 2 && in[2] != ir.NoValue {
 		copy(bias, floats(q.g, in[2]))
-		if i := slices.IndexFunc(bias, func(x float32) bool { return x-x != 0 }); i >= 0 {
+		if i := notFinite(bias); i >= 0 {
 			return nil, fmt.Errorf("%s %q: bias %q holds %v at index %d", op.Kind, op.Name, q.g.Value(in[2]).Name, bias[i], i)
 		}
 	}
@@ -108,14 +109,15 @@ func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) flo
 	most := float32(int(1)<<(bits-1) - 1)
 	quant := &ir.Quant{Axis: axis, Scale: make([]float32, n), Zero: make([]int32, n)}
 	top := make([]float32, n)
-	for at := 0; at < len(w); {
-		for c := range top {
-			for _, x := range w[at : at+inner] {
-				top[c] = max(top[c], x, -x)
+	outer := len(w) / max(1, n*inner)
+	par.Ranges(n, outer*inner, func(from, to int) {
+		for o := range outer {
+			for c := from; c < to; c++ {
+				at := (o*n + c) * inner
+				top[c] = max(top[c], greatest(w[at:at+inner]))
 			}
-			at += inner
 		}
-	}
+	})
 	var channel []float32
 	for c, t := range top {
 		scale := float64(t / most)
@@ -132,19 +134,43 @@ func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) flo
 		quant.Scale[c] = float32(max(scale, bias(c)/(1<<30), minScale))
 	}
 	codes := make([]int8, len(w))
-	for at := 0; at < len(w); {
-		for _, s := range quant.Scale {
-			for i, x := range w[at : at+inner] {
-				codes[at+i] = int8(math.RoundToEven(float64(min(max(x/s, -most), most))))
-			}
-			at += inner
+	par.Ranges(outer*n, inner, func(from, to int) {
+		for i := from; i < to; i++ {
+			roundCodes(codes[i*inner:(i+1)*inner], w[i*inner:], quant.Scale[i%n], int32(most))
 		}
-	}
+	})
 	d := ir.I8
 	if bits == 4 {
 		d = ir.I4
 	}
 	return quantised{ir.NewTensor(d, shape, codes), quant}
+}
+
+// roundCodes rounds w/scale, magnitudes up to 2^21, to the nearest integers, halves to
+// even, within ±most. Such a number plus 3·2^22 has its integer in its last bits.
+func roundCodes(codes []int8, w []float32, scale float32, most int32) {
+	const shift = 3 << 22
+	for i, x := range w[:len(codes)] {
+		q := int32(math.Float32bits(x/scale+shift)) - (1<<22 | 150<<23)
+		codes[i] = int8(min(max(q, -most), most))
+	}
+}
+
+// greatest returns the greatest magnitude of finite numbers.
+func greatest(w []float32) float32 {
+	top := uint32(0)
+	for _, x := range w { // numbers without their sign are ordered as their bits are
+		top = max(top, math.Float32bits(x)&^(1<<31))
+	}
+	return math.Float32frombits(top)
+}
+
+// notFinite returns the index of the first number that is not finite, or −1.
+func notFinite(w []float32) int {
+	if finite := greatest(w); finite-finite == 0 {
+		return -1
+	}
+	return slices.IndexFunc(w, func(x float32) bool { return x-x != 0 })
 }
 
 // leastErrorScale returns the scale, of 51 from half the full one upwards, that

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"situ/internal/fixed"
+	"situ/internal/par"
 	"situ/ir"
 )
 
@@ -305,16 +306,21 @@ func scan[T int8 | uint8](data []T, k *product, sums []int32) (least, most int32
 		}
 		return least, most
 	}
-	for o := range k.cout {
-		row := data[o*k.w.so : (o+1)*k.w.so]
-		sum, lo, hi := int32(0), int32(row[0]), int32(row[0])
-		for _, v := range row {
-			x := int32(v)
-			sum += x
-			lo, hi = min(lo, x), max(hi, x)
+	lo, hi := make([]int32, k.cout), make([]int32, k.cout)
+	par.Ranges(k.cout, k.w.so, func(from, to int) {
+		for o := from; o < to; o++ {
+			row := data[o*k.w.so : (o+1)*k.w.so]
+			sum, l, h := int32(0), int32(row[0]), int32(row[0])
+			for _, v := range row {
+				x := int32(v)
+				sum += x
+				l, h = min(l, x), max(h, x)
+			}
+			sums[o], lo[o], hi[o] = sum-int32(len(row))*zero(o), l, h
 		}
-		sums[o] = sum - int32(len(row))*zero(o)
-		see(o, lo, hi)
+	})
+	for o := range sums {
+		see(o, lo[o], hi[o])
 	}
 	return least, most
 }

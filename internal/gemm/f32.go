@@ -5,8 +5,9 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"unsafe"
+
+	"situ/internal/par"
 )
 
 // F32Indirect is IndirectCols for float32: offsets, segLen and ldc count
@@ -95,12 +96,12 @@ func F32(c []float32, ldc int, a []float32, lda, m, k, n int, b []float32, ldb i
 	if m*n*k >= f32SerialWork {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	parallel(workers, g.panels-g.firstPacked, func(p int) { g.pack(g.firstPacked + p) })
+	par.Do(workers, g.panels-g.firstPacked, func(p int) { g.pack(g.firstPacked + p) })
 	if chunks >= 4*workers {
-		parallel(workers, chunks, func(i int) { g.run(i, 0, g.panels) })
+		par.Do(workers, chunks, func(i int) { g.run(i, 0, g.panels) })
 		return
 	}
-	parallel(workers, chunks*g.panels, func(i int) { g.run(i/g.panels, i%g.panels, i%g.panels+1) })
+	par.Do(workers, chunks*g.panels, func(i int) { g.run(i/g.panels, i%g.panels, i%g.panels+1) })
 }
 
 // f32Product is one call of F32.
@@ -140,26 +141,4 @@ func (g *f32Product) run(i, from, to int) {
 				g.a[i*g.lda+x:], rows, zero[:], min(g.k-x, f32K), panel, stride)
 		}
 	}
-}
-
-// parallel calls f for 0..n-1 on up to workers goroutines.
-func parallel(workers, n int, f func(int)) {
-	if workers = min(workers, n); workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			f(i)
-		}
-	}
-	var wg sync.WaitGroup
-	for range workers - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
 }

@@ -169,19 +169,3 @@ func fillSlice[T any](s []T, v T) {
 		s[i] = v
 	}
 }
-
-// parallelRows calls f for n rows of size elements, concurrently when that pays.
-func parallelRows(n, size int, f func(i int)) {
-	if n*size <= serialWork {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	parts := min(n, 4*runtime.GOMAXPROCS(0))
-	parallel(parts, func(i int) {
-		for r := i * n / parts; r < (i+1)*n/parts; r++ {
-			f(r)
-		}
-	})
-}

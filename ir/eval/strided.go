@@ -3,6 +3,7 @@ package eval
 import (
 	"math"
 
+	"situ/internal/par"
 	"situ/ir"
 )
 
@@ -71,7 +72,7 @@ func strided[T any](dst []T, d layout, src []T, s layout, shape []int) {
 		axes = []axis{{1, 1, 1}}
 	}
 	total := ir.Numel(shape)
-	if total <= serialWork {
+	if total <= par.SerialWork {
 		copyAxes(dst, d.off, src, s.off, axes)
 		return
 	}
