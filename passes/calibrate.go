@@ -193,14 +193,16 @@ func (h *histogram) add(values []float32) bool {
 	if len(values) == 0 {
 		return true
 	}
-	lo, hi := values[0], values[0]
-	finite := true
-	for _, v := range values {
-		lo, hi = min(lo, v), max(hi, v)
-		finite = finite && v-v == 0
-	}
-	if !finite {
+	if notFinite(values) >= 0 {
 		return false
+	}
+	lo, hi := values[0], values[0]
+	for _, v := range values {
+		if v < lo {
+			lo = v
+		} else if v > hi {
+			hi = v
+		}
 	}
 	if h.n == 0 {
 		h.lo, h.hi = float64(lo), float64(hi)

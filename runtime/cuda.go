@@ -121,6 +121,9 @@ func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q Q
 	if m.Program != nil {
 		return nil, fmt.Errorf("%s is a program for a processing-in-memory chip; a GPU runs the model it came from", name)
 	}
+	if err := m.computable(); err != nil {
+		return nil, err
+	}
 	inputs, warnings, err := chooseInputs(m, m.given, q, FunctionalOnly)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,14 @@ type Model struct {
 // batch returns how many inputs a run of the model is known to take.
 func (m *Model) batch() int { return max(m.Batch, 1) }
 
+// computable refuses a graph whose weights have no values.
+func (m *Model) computable() error {
+	if m.Graph == nil || m.Graph.Described() == ir.NoValue {
+		return nil
+	}
+	return fmt.Errorf("model %s: %w", m.Name, models.ErrDescribed)
+}
+
 // OpenModel reads an ONNX file, a compiled program, or a model that ships.
 func OpenModel(name string, o ModelOptions) (*Model, error) {
 	st, err := os.Stat(name)

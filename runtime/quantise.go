@@ -9,7 +9,6 @@ import (
 
 	"situ/frontend/onnx"
 	"situ/ir"
-	"situ/models"
 )
 
 // QuantiseReport is the outcome of Quantise.
@@ -52,8 +51,8 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 	if f, err := weightFormat(q.Weights); err == nil && f.blocks {
 		return nil, fmt.Errorf("weights in %s: ONNX's blocks lie along one axis, those of a convolution here along all of K; int8 and int4 can be written", f.name)
 	}
-	if m.Graph != nil && m.Graph.Described() != ir.NoValue {
-		return nil, fmt.Errorf("model %s: %w", m.Name, models.ErrDescribed)
+	if err := m.computable(); err != nil {
+		return nil, err
 	}
 	q.StopAfter = "quantise"
 	p, err := prepare(ctx, m, q, calibration)

@@ -53,6 +53,11 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if m.Program != nil {
 		return runFile(ctx, m.Program, t, given, q, o)
 	}
+	if o.Mode != TimingOnly {
+		if err := m.computable(); err != nil {
+			return nil, fmt.Errorf("%w; --timing-only needs none", err)
+		}
+	}
 	inputs, warnings, err := chooseInputs(m, m.given, q, o.Mode)
 	if err != nil {
 		return nil, err
