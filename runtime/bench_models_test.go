@@ -2,11 +2,15 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"situ/backend/gpu"
 	"situ/backend/pim"
+	"situ/emulator/ptx"
+	"situ/ir"
 	"situ/ir/eval"
 )
 
@@ -61,6 +65,47 @@ func BenchmarkTenModels(b *testing.B) {
 				b.ReportMetric(float64(best[0])/float64(ort), "×ort-evaluator")
 				b.ReportMetric(float64(best[1])/float64(ort), "×ort-emulator")
 			}
+		})
+	}
+}
+
+// BenchmarkKernels runs all kernels of whole models on the PTX emulator; the metric is
+// thread instructions a second, on as many cores as there are. digits, at a batch of
+// 128, needs no llc.
+func BenchmarkKernels(b *testing.B) {
+	target, err := OpenTarget("a100")
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := func(b *testing.B, d *emulation, inputs []*ir.Tensor) {
+		ctx := context.Background()
+		var n int64
+		for b.Loop() {
+			if err := d.run(ctx, inputs, func(_ int, c *ptx.Counters) { n += c.Total.Threads }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mthreadinst/s")
+	}
+	b.Run("digits", func(b *testing.B) {
+		d, _, in := onDevice(b, "digits", "a100", nil, throughputBatch)
+		run(b, d, in)
+	})
+	for _, name := range []string{"mlperf-tiny-ic-resnet8-int8-qdq", "bert-toy-6l"} {
+		b.Run(name, func(b *testing.B) {
+			p, inputs, _, _ := benchModel(b, filepath.Join(sharedDir(b, "onnx", "models"), name))
+			prog, err := kernelsOf(context.Background(), p.Fixed, target.GPU)
+			if errors.Is(err, gpu.ErrNoLLC) {
+				b.Skip(err)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			d, err := newEmulation(prog, target.GPU)
+			if err != nil {
+				b.Fatal(err)
+			}
+			run(b, d, inputs)
 		})
 	}
 }

@@ -228,6 +228,9 @@ func (c *compiler) selectAccess(op string, mods []string) error {
 		}
 		in.xs = append(in.xs, r)
 	}
+	if in.space == spaceGlobal || in.space == spaceShared {
+		c.sites(1)
+	}
 	if store {
 		in.exec = execStore
 		return nil
@@ -269,15 +272,21 @@ func accessClass(sp space, store bool) Class {
 	return GlobalLoad
 }
 
-// countAccess counts an access of n bytes by each lane of mask.
-func (w *warp) countAccess(sp space, mask uint32, n int, store, bypass bool) {
+// countAccess counts an access of n bytes by each lane of mask, and keeps its shape.
+func (w *warp) countAccess(in *instr, sp space, mask uint32, n int, store bool) {
 	k := w.worker
+	if in.site >= 0 {
+		if s := k.record(in.site, sp, &w.addr, mask, n); s != nil {
+			w.countShape(in, s, w.addr[s.first&(lanes-1)], store)
+			return
+		}
+	}
 	switch sp {
 	case spaceGlobal:
 		if store {
 			k.stores(&w.addr, mask, n)
 		} else {
-			k.loads(&w.addr, mask, n, bypass)
+			k.loads(&w.addr, mask, n, in.bypass)
 		}
 	case spaceShared:
 		k.sharedAccess(&w.addr, mask, n, store)
@@ -290,14 +299,44 @@ func (w *warp) countAccess(sp space, mask uint32, n int, store, bypass bool) {
 	}
 }
 
+// countShape counts an access of a known shape.
+func (w *warp) countShape(in *instr, s *shape, base uint64, store bool) {
+	switch k := w.worker; {
+	case in.space == spaceShared:
+		k.countShared(s.count, s.waves, s.phases, store)
+	case store:
+		k.storesOf(s, base)
+	default:
+		k.loadsOf(s, base, in.bypass)
+	}
+}
+
 func execLoad(w *warp, in *instr) {
 	if in.space == spaceParam && in.a < 0 {
 		w.loadParam(in)
 		return
 	}
+	n := int(in.size) * len(in.xs)
+	if in.site >= 0 {
+		if s, mem, base := w.shapeOf(in.site, in.space, w.mask, n, in.a, in.base32, uint64(in.imm)); s != nil {
+			if in.to64 {
+				for m := w.mask; m != 0; m &= m - 1 {
+					i := first(m)
+					w.put(in, i, s.lane(mem, i))
+				}
+			} else {
+				for j, x := range in.xs {
+					if x >= 0 {
+						s.load(&w.r[x], mem, j*int(in.size), in.size, in.signed)
+					}
+				}
+			}
+			w.countShape(in, s, base, false)
+			return
+		}
+	}
 	w.addresses(in)
 	w.bySpace(in, func(sp space, mask uint32) {
-		n := int(in.size) * len(in.xs)
 		for m := mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
 			b := w.at(sp, i, n)
@@ -306,7 +345,7 @@ func execLoad(w *warp, in *instr) {
 			}
 			w.put(in, i, b)
 		}
-		w.countAccess(sp, mask, n, false, in.bypass)
+		w.countAccess(in, sp, mask, n, false)
 	})
 }
 
@@ -315,6 +354,13 @@ func (w *warp) loadParam(in *instr) {
 	w.addr[0] = w.r64(in.a)[0] + uint64(in.imm)
 	b := w.bytes(spaceParam, 0, w.addr[0], int(in.size)*len(in.xs))
 	if b == nil {
+		return
+	}
+	if in.size == 8 && len(in.xs) == 1 && in.xs[0] >= 0 && w.mask == full {
+		v, d := binary.LittleEndian.Uint64(b), &w.q[in.xs[0]]
+		for i := range d {
+			d[i] = v
+		}
 		return
 	}
 	for m := w.mask; m != 0; m &= m - 1 {
@@ -365,9 +411,25 @@ func (w *warp) put(in *instr, lane int, b []byte) {
 }
 
 func execStore(w *warp, in *instr) {
+	n := int(in.size) * len(in.xs)
+	if in.site >= 0 {
+		if s, mem, base := w.shapeOf(in.site, in.space, w.mask, n, in.a, in.base32, uint64(in.imm)); s != nil {
+			if in.to64 {
+				for m := w.mask; m != 0; m &= m - 1 {
+					i := first(m)
+					w.get(in, i, s.lane(mem, i))
+				}
+			} else {
+				for j, x := range in.xs {
+					s.store(w.r32(x), mem, j*int(in.size), in.size)
+				}
+			}
+			w.countShape(in, s, base, true)
+			return
+		}
+	}
 	w.addresses(in)
 	w.bySpace(in, func(sp space, mask uint32) {
-		n := int(in.size) * len(in.xs)
 		for m := mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
 			b := w.at(sp, i, n)
@@ -376,7 +438,7 @@ func execStore(w *warp, in *instr) {
 			}
 			w.get(in, i, b)
 		}
-		w.countAccess(sp, mask, n, true, in.bypass)
+		w.countAccess(in, sp, mask, n, true)
 	})
 }
 

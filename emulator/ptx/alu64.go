@@ -86,31 +86,29 @@ func init() {
 
 	// Shifts take their amount from 32 bits.
 	addMixed(kindExec64, "shl.b64", "b64", "b64 u32", func(w *warp, in *instr) {
-		map2(w.out64, w.r64(in.a), w.r32(in.b), func(x uint64, y uint32) uint64 { return x << y })
+		shl64(w.out64, w.r64(in.a), w.r32(in.b))
 	})
 	for _, op := range []string{"shr.u64", "shr.b64"} {
 		addMixed(kindExec64, op, "b64", "b64 u32", func(w *warp, in *instr) {
-			map2(w.out64, w.r64(in.a), w.r32(in.b), func(x uint64, y uint32) uint64 { return x >> y })
+			shrU64(w.out64, w.r64(in.a), w.r32(in.b))
 		})
 	}
 	addMixed(kindExec64, "shr.s64", "b64", "b64 u32", func(w *warp, in *instr) {
-		map2(w.out64, w.r64(in.a), w.r32(in.b), func(x uint64, y uint32) uint64 { return uint64(int64(x) >> y) })
+		shrS64(w.out64, w.r64(in.a), w.r32(in.b))
 	})
 
 	// Products of twice the width.
 	addMixed(kindExec64, "mul.wide.s32", "s64", "s32 s32", func(w *warp, in *instr) {
-		map2(w.out64, w.r32(in.a), w.r32(in.b), func(x, y uint32) uint64 { return uint64(int64(int32(x)) * int64(int32(y))) })
+		mulWideS(w.out64, w.r32(in.a), w.r32(in.b))
 	})
 	addMixed(kindExec64, "mul.wide.u32", "u64", "u32 u32", func(w *warp, in *instr) {
-		map2(w.out64, w.r32(in.a), w.r32(in.b), func(x, y uint32) uint64 { return uint64(x) * uint64(y) })
+		mulWideU(w.out64, w.r32(in.a), w.r32(in.b))
 	})
 	addMixed(kindExec64, "mad.wide.s32", "s64", "s32 s32 s64", func(w *warp, in *instr) {
-		map3(w.out64, w.r32(in.a), w.r32(in.b), w.r64(in.c), func(x, y uint32, z uint64) uint64 {
-			return uint64(int64(int32(x))*int64(int32(y))) + z
-		})
+		madWideS(w.out64, w.r32(in.a), w.r32(in.b), w.r64(in.c))
 	})
 	addMixed(kindExec64, "mad.wide.u32", "u64", "u32 u32 u64", func(w *warp, in *instr) {
-		map3(w.out64, w.r32(in.a), w.r32(in.b), w.r64(in.c), func(x, y uint32, z uint64) uint64 { return uint64(x)*uint64(y) + z })
+		madWideU(w.out64, w.r32(in.a), w.r32(in.b), w.r64(in.c))
 	})
 	wide16 := func(x, y uint32) uint32 { return uint32(int32(int16(x)) * int32(int16(y))) }
 	addMixed(kindExec32, "mul.wide.s16", "s32", "s16 s16", func(w *warp, in *instr) {

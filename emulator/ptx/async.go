@@ -40,8 +40,8 @@ func (c *compiler) selectCopy(mods []string) error {
 	case "wait_all":
 		in.exec = func(w *warp, in *instr) {
 			if w.whole() {
-				w.arrive(len(w.copies))
 				w.groups = w.groups[:0]
+				w.arrive(len(w.copies))
 			}
 		}
 		return c.count(0, 0)
@@ -57,11 +57,8 @@ func (c *compiler) selectCopy(mods []string) error {
 		in.exec = func(w *warp, in *instr) {
 			if n := len(w.groups) - int(in.imm); w.whole() && n > 0 {
 				done := w.groups[n-1]
-				w.arrive(done)
 				w.groups = slices.Delete(w.groups, 0, n)
-				for i := range w.groups {
-					w.groups[i] -= done
-				}
+				w.arrive(done)
 			}
 		}
 		return nil
@@ -108,6 +105,7 @@ func (c *compiler) selectCopyOperands() error {
 	}
 	in.xs = []int32{to}
 	in.b = unused
+	c.sites(2) // source and destination
 	partial := len(a) == 4
 	if partial {
 		var err error
@@ -131,7 +129,7 @@ func (w *warp) whole() bool {
 // copy issues a cp.async: lane by lane, so many bytes are read as partial
 // says and the rest is zero.
 func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
-	if len(w.copies) >= maxCopies {
+	if len(w.copies)-w.arrived >= maxCopies {
 		w.fault(-1, "more than %d copies under way", maxCopies)
 		return
 	}
@@ -144,40 +142,58 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	cp := &w.copies[n]
 	size := int(in.size)
 	cp.mask, cp.size = w.mask, in.size
-	if narrow {
-		map1(&w.addr, w.r32(in.xs[0]), func(x uint32) uint64 { return uint64(x) + off })
-	} else {
-		map1(&w.addr, w.r64(in.xs[0]), func(x uint64) uint64 { return x + off })
+	k := w.worker
+	k.traffic.AsyncCopies++
+	k.traffic.AsyncBytes += int64(size * bits.OnesCount32(w.mask))
+	s, _, base := w.shapeOf(in.site+1, spaceShared, w.mask, size, in.xs[0], narrow, off)
+	if s != nil {
+		low := uint32(base + uint64(s.low))
+		for i, at := range s.at {
+			cp.to[i] = low + at
+		}
+		k.countShared(s.count, s.waves, s.phases, true)
+	} else if !w.target(in, cp, narrow, off) {
+		return
 	}
-	room := len(w.worker.shared) - size
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := first(m) & (lanes - 1)
-		if a := w.addr[i]; (room < 0 || a > uint64(room) || a&uint64(size-1) != 0) && w.at(spaceShared, i, size) == nil {
+	reads, whole := w.mask, true
+	if partial {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m) & (lanes - 1)
+			switch w.wanted(in, i, partial) {
+			case 0:
+				reads &^= 1 << i
+				cp.data[i] = [16]byte{}
+			case size:
+			default:
+				whole = false
+			}
+		}
+		if reads == 0 {
 			return
 		}
-		cp.to[i] = uint32(w.addr[i])
 	}
-	t := &w.worker.traffic
-	t.AsyncCopies++
-	t.AsyncBytes += int64(size * bits.OnesCount32(w.mask))
-	w.worker.sharedAccess(&w.addr, w.mask, size, true)
+	if whole {
+		if s, mem, base := w.shapeOf(in.site, spaceGlobal, reads, size, in.a, in.base32, uint64(in.imm)); s != nil {
+			for m := reads; m != 0; m &= m - 1 {
+				i := first(m) & (lanes - 1)
+				if size == 16 {
+					cp.data[i] = *(*[16]byte)(mem[s.at[i]:])
+				} else {
+					copy(cp.data[i][:], s.lane(mem, i))
+				}
+			}
+			k.loadsOf(s, base, in.bypass)
+			return
+		}
+	}
 	w.addresses(in)
-	reads := w.mask
-	for m := w.mask; m != 0; m &= m - 1 {
+	for m := reads; m != 0; m &= m - 1 {
 		i := first(m) & (lanes - 1)
 		d := &cp.data[i]
 		var b []byte
-		switch want := w.wanted(in, i, partial); want {
-		case 0:
-			*d = [16]byte{}
-			reads &^= 1 << i
-			continue
-		case size:
-			if b = w.at(spaceGlobal, i, size); len(b) == len(d) {
-				*d = [16]byte(b)
-				continue
-			}
-		default:
+		if want := w.wanted(in, i, partial); want == size {
+			b = w.at(spaceGlobal, i, size)
+		} else {
 			b = w.source(i, want, size)
 			*d = [16]byte{}
 		}
@@ -186,9 +202,34 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 		}
 		copy(d[:], b)
 	}
-	if reads != 0 {
-		w.worker.loads(&w.addr, reads, size, in.bypass)
+	if whole {
+		if s := k.record(in.site, spaceGlobal, &w.addr, reads, size); s != nil {
+			k.loadsOf(s, w.addr[s.first&(lanes-1)], in.bypass)
+			return
+		}
 	}
+	k.loads(&w.addr, reads, size, in.bypass)
+}
+
+// target finds where a copy goes whose shape is not known.
+func (w *warp) target(in *instr, cp *asyncCopy, narrow bool, off uint64) bool {
+	size := int(in.size)
+	if narrow {
+		map1(&w.addr, w.r32(in.xs[0]), func(x uint32) uint64 { return uint64(x) + off })
+	} else {
+		map1(&w.addr, w.r64(in.xs[0]), func(x uint64) uint64 { return x + off })
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m) & (lanes - 1)
+		if w.at(spaceShared, i, size) == nil {
+			return false
+		}
+		cp.to[i] = uint32(w.addr[i])
+	}
+	if s := w.worker.record(in.site+1, spaceShared, &w.addr, w.mask, size); s != nil {
+		w.worker.countShared(s.count, s.waves, s.phases, true)
+	}
+	return true
 }
 
 // wanted is how many bytes a lane reads.
@@ -215,10 +256,11 @@ func (w *warp) source(lane, want, size int) []byte {
 	return r.data[a-r.base:][:want]
 }
 
-// arrive completes the first n copies.
+// arrive completes the copies before the n-th. Their places are free again once
+// they are many, or all.
 func (w *warp) arrive(n int) {
-	for j := range w.copies[:n] {
-		cp := &w.copies[j]
+	for j := range w.copies[w.arrived:n] {
+		cp := &w.copies[w.arrived+j]
 		for m := cp.mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
 			if to := w.worker.shared[cp.to[i]:]; int(cp.size) == len(cp.data[i]) {
@@ -228,6 +270,14 @@ func (w *warp) arrive(n int) {
 			}
 		}
 	}
-	rest := copy(w.copies, w.copies[n:])
-	w.copies = w.copies[:rest]
+	w.arrived = max(w.arrived, n)
+	if w.arrived == len(w.copies) || w.arrived >= manyArrived {
+		w.copies = w.copies[:copy(w.copies, w.copies[w.arrived:])]
+		for i := range w.groups {
+			w.groups[i] -= w.arrived
+		}
+		w.arrived = 0
+	}
 }
+
+const manyArrived = 64

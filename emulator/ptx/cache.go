@@ -12,8 +12,6 @@ const (
 // A line of a cache. A byte of a sector may be present without the rest, after
 // a partial write.
 type line struct {
-	tag   uint64 // line address plus one; 0: empty
-	used  uint64
 	bytes [lineSectors]uint32 // which bytes of each sector are present
 	dirty uint8               // sectors with bytes newer than the level below
 }
@@ -22,59 +20,115 @@ type line struct {
 // a hash of the line address, as strides of a power of two would otherwise meet
 // in few sets.
 type cache struct {
-	ways  int
-	sets  [][]line // nil until used
-	clock uint64
+	ways  int // at most 16
+	count modulus
+	sets  []cacheSet
+	// By way of set 0, of set 1, and so on; a tag is the line address plus one,
+	// 0 if there is none.
+	tags  []uint64
+	lines []line
+	epoch uint32
+	// The line that was found last is nearly always the next one too: its tag,
+	// and where it is.
+	last   uint64
+	lastAt int
+}
+
+// A cacheSet is what a set has beside its ways.
+type cacheSet struct {
+	order uint64 // a digit of four bits for each way, the most recently used one lowest
+	epoch uint32 // with another one than the cache's the set is empty
 }
 
 // newCache returns a cache of at most size bytes; one without a set when size
 // is too small for one.
 func newCache(size, ways int) *cache {
-	return &cache{ways: ways, sets: make([][]line, size/lineBytes/ways)}
+	n := size / lineBytes / ways
+	return &cache{
+		ways: ways, count: newModulus(n), epoch: 1,
+		sets: make([]cacheSet, n), tags: make([]uint64, n*ways), lines: make([]line, n*ways),
+	}
 }
 
+// reset empties the cache.
 func (c *cache) reset() {
-	for _, set := range c.sets {
-		clear(set)
+	c.last = 0
+	c.epoch++
+	if c.epoch == 0 {
+		clear(c.sets)
+		c.epoch = 1
 	}
-	c.clock = 0
 }
 
-// find returns the line that holds a sector, and whether it was there. A new
-// one takes the place of the least recently used, which is returned as it was.
-// With allocate false, an absent line stays absent and nil is returned.
-func (c *cache) find(sector uint64, allocate bool) (l *line, hit bool, evicted line) {
-	if len(c.sets) == 0 {
-		return nil, false, line{}
+// find returns the index of the line that holds a sector. A new one takes the place
+// of the least recently used, whose dirty sectors are returned. The index is -1 if
+// the cache has no lines.
+func (c *cache) find(sector uint64) (at int, evicted uint8) {
+	if tag := sector/lineSectors + 1; tag != c.last {
+		return c.search(tag)
 	}
-	tag := sector/lineSectors + 1
+	return c.lastAt, 0
+}
+
+func (c *cache) search(tag uint64) (at int, evicted uint8) {
+	if len(c.sets) == 0 {
+		return -1, 0
+	}
 	h := tag * 0x9e3779b97f4a7c15
 	h ^= h >> 29
-	set := &c.sets[(h>>16)%uint64(len(c.sets))]
-	if *set == nil {
-		if !allocate {
-			return nil, false, line{}
-		}
-		*set = make([]line, c.ways)
+	n := int(c.count.of(h >> 16))
+	set := &c.sets[n]
+	first := n * c.ways
+	tags := c.tags[first : first+c.ways]
+	if set.epoch != c.epoch {
+		// Ways are filled from the first on.
+		*set = cacheSet{order: 0x0123456789abcdef >> (4 * (16 - c.ways)), epoch: c.epoch}
+		clear(tags)
+		clear(c.lines[first : first+c.ways])
 	}
-	ways := *set
-	c.clock++
-	victim := 0
-	for i := range ways {
-		if ways[i].tag == tag {
-			ways[i].used = c.clock
-			return &ways[i], true, line{}
+	c.last = tag
+	for way, t := range tags {
+		if t != tag {
+			continue
 		}
-		if ways[i].used < ways[victim].used {
-			victim = i
-		}
+		// The lowest digit that is zero in x is that of the way.
+		const ones = 0x1111111111111111
+		x := set.order ^ uint64(way)*ones
+		set.use(way, bits.TrailingZeros64((x-ones)&^x&(8*ones))&^3)
+		c.lastAt = first + way
+		return c.lastAt, 0
 	}
-	if !allocate {
-		return nil, false, line{}
+	place := 4 * (c.ways - 1)
+	way := int(set.order >> place & 15)
+	set.use(way, place)
+	at = first + way
+	evicted = c.lines[at].dirty
+	tags[way], c.lines[at] = tag, line{}
+	c.lastAt = at
+	return at, evicted
+}
+
+// use makes a way, whose digit is at a place of the order, the most recently used one.
+func (s *cacheSet) use(way, place int) {
+	below := uint64(1)<<place - 1
+	s.order = s.order&^(below<<4|15) | s.order&below<<4 | uint64(way)
+}
+
+// A modulus divides by a number again and again: by way of its inverse, which
+// leaves at most one divisor too much.
+type modulus struct{ n, inverse uint64 }
+
+func newModulus(n int) modulus {
+	return modulus{uint64(n), ^uint64(0) / uint64(max(n, 1))}
+}
+
+func (m modulus) of(x uint64) uint64 {
+	q, _ := bits.Mul64(x, m.inverse)
+	r := x - q*m.n
+	if r >= m.n {
+		r -= m.n
 	}
-	evicted = ways[victim]
-	ways[victim] = line{tag: tag, used: c.clock}
-	return &ways[victim], false, evicted
+	return r
 }
 
 // An L2 is the state of a second-level cache, which several launches may share
@@ -86,7 +140,6 @@ type L2 struct {
 	read, written int64
 	hits, misses  int64 // sectors
 	dirty         int64 // sectors newer here than in memory
-	last          *line // that was accessed, nearly always the next one too
 }
 
 // l2Ways is the associativity of the modelled L2.
@@ -97,22 +150,15 @@ func NewL2(size int) *L2 { return &L2{c: newCache(max(size, 0), l2Ways)} }
 
 // access does one transaction.
 func (l *L2) access(t transaction) {
-	ln := l.last
-	if ln != nil && ln.tag == t.sector/lineSectors+1 {
-		l.c.clock++
-		ln.used = l.c.clock
-	} else {
-		var evicted line
-		ln, _, evicted = l.c.find(t.sector, true)
-		if evicted.dirty != 0 {
-			n := int64(bits.OnesCount8(evicted.dirty))
-			l.written += n * sectorBytes
-			l.dirty -= n
-		}
-		l.last = ln
+	sector := t.sector()
+	at, evicted := l.c.find(sector)
+	if evicted != 0 {
+		n := int64(bits.OnesCount8(evicted))
+		l.written += n * sectorBytes
+		l.dirty -= n
 	}
-	if ln == nil { // no cache: straight to memory
-		if t.reads {
+	if at < 0 { // no cache: straight to memory
+		if t.reads() {
 			l.misses++
 			l.read += sectorBytes
 		}
@@ -121,8 +167,9 @@ func (l *L2) access(t transaction) {
 		}
 		return
 	}
-	s := t.sector % lineSectors
-	if t.reads {
+	ln := &l.c.lines[at]
+	s := sector % lineSectors
+	if t.reads() {
 		if ln.bytes[s] == full {
 			l.hits++
 		} else {
@@ -143,10 +190,8 @@ func (l *L2) access(t transaction) {
 // Flush writes what is dirty back to memory and returns how many bytes that
 // are; the cache keeps its contents.
 func (l *L2) Flush() int64 {
-	for _, set := range l.c.sets {
-		for i := range set {
-			set[i].dirty = 0
-		}
+	for i := range l.c.lines {
+		l.c.lines[i].dirty = 0
 	}
 	return l.writeBack()
 }
@@ -161,7 +206,21 @@ func (l *L2) writeBack() int64 {
 
 // A transaction is a sector on its way from an SM to L2.
 type transaction struct {
-	sector  uint64 // address / 32
+	// Address / 32, shifted left by one; the lowest bit says that the sector is
+	// read.
+	what    uint64
 	written uint32 // bytes of the sector that are written
-	reads   bool
 }
+
+func readOf(sector uint64) transaction { return transaction{what: sector<<1 | 1} }
+
+func writeOf(sector uint64, bytes uint32) transaction {
+	return transaction{what: sector << 1, written: bytes}
+}
+
+func atomicOf(sector uint64, bytes uint32) transaction {
+	return transaction{what: sector<<1 | 1, written: bytes}
+}
+
+func (t transaction) sector() uint64 { return t.what >> 1 }
+func (t transaction) reads() bool    { return t.what&1 != 0 }

@@ -84,13 +84,19 @@ func (c *compiler) comparison(name string, t typ, ftz bool) (func(w *warp, in *i
 		return nil, c.errorf(".ftz with %v", t)
 	}
 	if t.bits == 64 {
-		f := compares64[name+"."+kind]
+		f := vectorCompare64[name+"."+kind]
+		if f == nil {
+			f = compares64[name+"."+kind]
+		}
 		if f == nil {
 			return nil, c.errorf("comparison .%s of %v is not modelled", name, t)
 		}
 		return func(w *warp, in *instr) uint32 { return f(w.r64(in.a), w.r64(in.b)) }, nil
 	}
-	f := compares32[name+"."+kind]
+	f := vectorCompare32[name+"."+kind]
+	if f == nil {
+		f = compares32[name+"."+kind]
+	}
 	if f == nil || t.bits < 16 || t.kind == 'f' && t.bits != 32 {
 		return nil, c.errorf("comparison .%s of %v is not modelled", name, t)
 	}
@@ -327,19 +333,13 @@ func (c *compiler) selectSelp(mods []string) error {
 	if t.bits == 64 {
 		in.kind = kindExec64
 		in.exec = func(w *warp, in *instr) {
-			d, a, b, m := w.out64, w.r64(in.a), w.r64(in.b), chosen(w, in)
-			for i := range d {
-				d[i] = b[i] ^ (a[i]^b[i])&-uint64(m>>i&1)
-			}
+			select64(w.out64, w.r64(in.a), w.r64(in.b), chosen(w, in))
 		}
 		return nil
 	}
 	in.kind = kindExec32
 	in.exec = func(w *warp, in *instr) {
-		d, a, b, m := w.out32, w.r32(in.a), w.r32(in.b), chosen(w, in)
-		for i := range d {
-			d[i] = b[i] ^ (a[i]^b[i])&-(m>>i&1)
-		}
+		select32(w.out32, w.r32(in.a), w.r32(in.b), chosen(w, in))
 	}
 	return nil
 }

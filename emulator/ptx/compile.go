@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"math"
+	"sync"
 )
 
 // kernel is an entry point ready to run.
@@ -17,6 +18,7 @@ type kernel struct {
 	liveRegs   int
 
 	code     []instr
+	sites    int // accesses whose shape is kept
 	n32, n64 int // registers in each bank
 	preds    int
 	zero32   []int32 // read before written on some path: cleared first
@@ -25,6 +27,7 @@ type kernel struct {
 	c32      []uint32
 	c64      []uint64
 	relocs   []reloc
+	spare    sync.Pool // of *worker
 }
 
 // pinned is a special register and its place in the 32-bit bank.
@@ -84,7 +87,7 @@ func compile(m *Module, t *kernelText) (*kernel, error) {
 		c.defs, c.uses, c.early = nil, nil, false
 		*c.in = instr{
 			guard: unused, d: unused, d2: unused, a: unused, b: unused, c: unused,
-			target: -1, rpc: noReconverge, line: c.st.line, name: c.st.op,
+			target: -1, rpc: noReconverge, site: -1, line: c.st.line, name: c.st.op,
 		}
 		if g := c.st.guard; g >= 0 {
 			c.in.guard = int32(g)
@@ -306,6 +309,12 @@ func (c *compiler) dst(o operand, t typ) (int32, error) {
 	}
 	c.defs = append(c.defs, int32(o.reg))
 	return int32(o.reg), nil
+}
+
+// sites makes a place for the shapes of n accesses.
+func (c *compiler) sites(n int) {
+	c.in.site = int32(c.k.sites)
+	c.k.sites += n
 }
 
 // count checks the number of operands.

@@ -74,16 +74,34 @@ func (c *compiler) selectConvert(mods []string) error {
 	switch {
 	case to64 && !from64 && f == nil && st.bits == 32 && st.kind == 's' && dt.bits == 64:
 		in.kind, in.exec = kindExec64, func(w *warp, in *instr) {
-			map1(w.out64, w.r32(in.a), func(x uint32) uint64 { return uint64(int64(int32(x))) })
+			widenS(w.out64, w.r32(in.a))
 		}
 	case to64 && !from64 && f == nil && st.bits == 32 && dt.bits == 64:
 		in.kind, in.exec = kindExec64, func(w *warp, in *instr) {
-			map1(w.out64, w.r32(in.a), func(x uint32) uint64 { return uint64(x) })
+			widenU(w.out64, w.r32(in.a))
 		}
 	case !to64 && from64 && f == nil && st.bits == 64 && dt.bits == 32 && dreg.bits == 32:
 		in.kind, in.exec = kindExec32, func(w *warp, in *instr) {
-			map1(w.out32, w.r64(in.a), func(x uint64) uint32 { return uint32(x) })
+			narrow(w.out32, w.r64(in.a))
 		}
+	case !to64 && !from64 && f == nil:
+		// The narrower type says how its bits are extended.
+		least := dt
+		mask := uint32(cut)
+		if st.bits < dt.bits {
+			least = st
+			if dt.kind == 'u' {
+				mask &= uint32(uint64(1)<<dt.bits - 1)
+			}
+		}
+		if least.kind == 's' {
+			in.kind, in.exec = kindExec32, func(w *warp, in *instr) {
+				signExtend(w.out32, w.r32(in.a), uint32(32-least.bits), mask)
+			}
+			break
+		}
+		mask &= uint32(uint64(1)<<least.bits - 1)
+		in.kind, in.exec = kindExec32, func(w *warp, in *instr) { mask32(w.out32, w.r32(in.a), mask) }
 	default:
 		load := func(w *warp, in *instr, t l64) {
 			if from64 {

@@ -122,8 +122,8 @@ func (f *footprint) at(sector uint64) (*bufferFoot, uint64) {
 func (f *footprint) block(i int, stream []transaction) {
 	by := int32(i + 1)
 	for _, t := range stream {
-		b, s := f.at(t.sector)
-		if t.reads {
+		b, s := f.at(t.sector())
+		if t.reads() {
 			b.reads++
 			b.read.add(s)
 			if f.sampled && b.readBy[s] != by {
@@ -142,12 +142,9 @@ func (f *footprint) block(i int, stream []transaction) {
 	}
 }
 
-// fetch notes whether a read of a sector by a group of resident blocks went to
-// memory.
+// fetch notes whether a read of a sector by a group of resident blocks of a sample
+// went to memory.
 func (f *footprint) fetch(sector uint64, group int32, miss bool) {
-	if !f.sampled {
-		return
-	}
 	missed := int64(0)
 	if miss {
 		missed = 1

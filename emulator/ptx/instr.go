@@ -50,6 +50,7 @@ type instr struct {
 	target   int32
 	rpc      int32
 	line     int32
+	site     int32 // of an access whose shape is kept, else -1
 	imm      int64
 	xs       []int32 // further registers: vectors, fragments
 	f32      func(d, a, b, c l32)

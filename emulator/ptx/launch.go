@@ -288,7 +288,7 @@ func (l *launch) run() (*Counters, error) {
 	workers := make([]*worker, min(l.cfg.Workers, total))
 	var wg sync.WaitGroup
 	for i := range workers {
-		workers[i] = newWorker(l)
+		workers[i] = takeWorker(l)
 		wg.Go(func() { workers[i].blocks(total) })
 	}
 	wg.Wait()
@@ -304,5 +304,10 @@ func (l *launch) run() (*Counters, error) {
 		return nil, failed.err
 	}
 	l.order.finish()
-	return l.counters(workers), nil
+	c := l.counters(workers)
+	l.order.end()
+	for _, w := range workers {
+		giveWorker(w)
+	}
+	return c, nil
 }

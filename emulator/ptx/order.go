@@ -15,7 +15,6 @@ type order struct {
 	taken   int             // blocks of the group, those drained early included
 	groups  int32           // of resident blocks before this one
 	entries int             // transactions in group
-	free    [][]transaction
 
 	resident int
 	l2       *L2
@@ -52,22 +51,10 @@ func newOrder(l *launch, total int) *order {
 			}
 			size = int(float64(size) * float64(total) / float64(of))
 		}
-		o.l2 = NewL2(size)
+		o.l2 = takeL2(size)
 	}
 	o.before = *o.l2
 	return o
-}
-
-// buffer returns an empty stream.
-func (o *order) buffer() []transaction {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if n := len(o.free); n > 0 {
-		b := o.free[n-1]
-		o.free = o.free[:n-1]
-		return b[:0]
-	}
-	return nil
 }
 
 // admit takes the stream of block i.
@@ -122,13 +109,15 @@ func (o *order) drain() {
 			for _, t := range s[at:min(at+turn, len(s))] {
 				misses := o.l2.misses
 				o.l2.access(t)
-				if t.reads {
-					o.foot.fetch(t.sector, o.groups, o.l2.misses > misses)
+				if o.foot.sampled && t.reads() {
+					o.foot.fetch(t.sector(), o.groups, o.l2.misses > misses)
 				}
 			}
 		}
 	}
-	o.free = append(o.free, o.group...)
+	for _, s := range o.group {
+		giveStream(s)
+	}
 	o.group, o.entries = o.group[:0], 0
 }
 
@@ -137,5 +126,12 @@ func (o *order) finish() {
 	o.drain()
 	if o.own {
 		o.l2.writeBack()
+	}
+}
+
+// end gives back what another launch can use, after the counters have been read.
+func (o *order) end() {
+	if o.own {
+		giveL2(o.l2)
 	}
 }

@@ -95,6 +95,12 @@ func (c *compiler) selectALU(a alu) error {
 		return err
 	}
 	in.kind, in.class, in.f32, in.f64, in.exec = a.kind, a.class, a.f32, a.f64, a.exec
+	if f := vector32[c.st.op]; f != nil {
+		in.f32 = f
+	}
+	if f := vector64[c.st.op]; f != nil {
+		in.f64 = f
+	}
 	for i, f := range []*int32{&in.a, &in.b, &in.c}[:len(a.src)] {
 		var err error
 		if *f, err = c.src(c.st.args[1+i], a.src[i]); err != nil {

@@ -31,6 +31,7 @@ func (c *compiler) selectMatrix(mods []string) error {
 		return err
 	}
 	c.early = true
+	c.sites(1)
 	in.exec = func(w *warp, in *instr) {
 		if trans || !w.loadRows(in) {
 			w.loadMatrices(in, trans)
@@ -64,33 +65,25 @@ func (c *compiler) fragment(o operand, n int, write bool) error {
 	return nil
 }
 
-// loadRows is loadMatrices without transposition where nothing is amiss; else it does
-// nothing and returns false.
+// loadRows is loadMatrices without transposition where the shape of the access is
+// known; else it does nothing and returns false.
 func (w *warp) loadRows(in *instr) bool {
 	if w.mask != full {
 		return false
 	}
-	w.addresses(in)
-	shared := w.worker.shared
-	for _, a := range w.addr[:8*len(in.xs)] {
-		if a&15 != 0 || a >= uint64(len(shared)) || uint64(len(shared))-a < 16 {
-			return false
-		}
+	s, mem, _ := w.shapeOf(in.site, spaceShared, rowLanes(in), 16, in.a, in.base32, uint64(in.imm))
+	if s == nil {
+		return false
 	}
 	for j, x := range in.xs {
-		d := &w.r[x]
-		for i := range 8 {
-			row := (*[16]byte)(shared[w.addr[8*j+i]:])
-			to := (*[4]uint32)(d[4*i:])
-			to[0] = binary.LittleEndian.Uint32(row[0:])
-			to[1] = binary.LittleEndian.Uint32(row[4:])
-			to[2] = binary.LittleEndian.Uint32(row[8:])
-			to[3] = binary.LittleEndian.Uint32(row[12:])
-		}
+		loadRows(&w.r[x], mem, (*[8]uint32)(s.at[8*j:]))
 	}
-	w.worker.sharedAccess(&w.addr, uint32(uint64(1)<<(8*len(in.xs))-1), 16, false)
+	w.worker.countShared(s.count, s.waves, s.phases, false)
 	return true
 }
+
+// rowLanes are the lanes that have the address of a row: eight for each matrix.
+func rowLanes(in *instr) uint32 { return uint32(uint64(1)<<(8*len(in.xs)) - 1) }
 
 // loadMatrices loads 8×8 matrices of 16-bit elements: lane 8j+i has the address
 // of row i of matrix j; lane 4r+k gets elements 2k and 2k+1 of row r, or of
@@ -118,7 +111,9 @@ func (w *warp) loadMatrices(in *instr, trans bool) {
 			}
 		}
 	}
-	w.worker.sharedAccess(&w.addr, uint32(uint64(1)<<(8*len(in.xs))-1), 16, false)
+	if s := w.worker.record(in.site, spaceShared, &w.addr, rowLanes(in), 16); s != nil {
+		w.worker.countShared(s.count, s.waves, s.phases, false)
+	}
 }
 
 // fullWarp fails unless all 32 lanes are here.
@@ -212,13 +207,13 @@ func (c *compiler) selectFastMMA() {
 		if !w.fullWarp() {
 			return
 		}
-		t := &w.worker.tile
+		var t mmaTile
 		x := in.xs
 		for i := range 4 {
 			t.d[i], t.a[i], t.c[i] = w.r32(x[i]), w.r32(x[4+i]), w.r32(x[10+i])
 		}
 		t.b[0], t.b[1] = w.r32(x[8]), w.r32(x[9])
-		mmaSigned(t)
+		mmaSigned(&t)
 	}
 }
 

@@ -36,8 +36,8 @@ type Traffic struct {
 // sectorSet collects the sectors that the lanes of a request touch.
 type sectorSet struct {
 	n     int
-	at    [lanes * 2]uint64
-	bytes [lanes * 2]uint32
+	at    [lanes]uint64
+	bytes [lanes]uint32
 }
 
 // add marks size bytes at addr; they do not cross a sector.
@@ -90,19 +90,35 @@ func (k *worker) loads(addr *[lanes]uint64, mask uint32, size int, bypass bool) 
 	t.LoadRequests++
 	t.LoadSectors += int64(s.n)
 	t.LoadBytes += int64(bits.OnesCount32(mask) * size)
-	for i := range s.n {
-		if !bypass {
-			if ln, _, _ := k.l1.find(s.at[i], true); ln != nil {
-				b := &ln.bytes[s.at[i]%lineSectors]
-				if *b == full {
-					t.L1HitSectors++
-					continue
-				}
-				*b = full
-			}
-		}
-		k.stream = append(k.stream, transaction{sector: s.at[i], reads: true})
+	for _, sector := range s.at[:s.n] {
+		k.load(sector, bypass)
 	}
+}
+
+// loadsOf is loads for an access whose shape is known.
+func (k *worker) loadsOf(s *shape, base uint64, bypass bool) {
+	t := &k.traffic
+	t.LoadRequests++
+	t.LoadSectors += int64(s.sectors)
+	t.LoadBytes += s.count
+	for _, d := range s.sector[:s.sectors] {
+		k.load(base/sectorBytes+uint64(int64(d)), bypass)
+	}
+}
+
+// load brings in a sector, from L1 if it is there.
+func (k *worker) load(sector uint64, bypass bool) {
+	if !bypass {
+		if at, _ := k.l1.find(sector); at >= 0 {
+			b := &k.l1.lines[at].bytes[sector%lineSectors]
+			if *b == full {
+				k.traffic.L1HitSectors++
+				return
+			}
+			*b = full
+		}
+	}
+	k.stream = append(k.stream, readOf(sector))
 }
 
 // stores counts a global store. L1 writes through and brings nothing in; what
@@ -114,7 +130,18 @@ func (k *worker) stores(addr *[lanes]uint64, mask uint32, size int) {
 	t.StoreSectors += int64(s.n)
 	t.StoreBytes += int64(bits.OnesCount32(mask) * size)
 	for i := range s.n {
-		k.stream = append(k.stream, transaction{sector: s.at[i], written: s.bytes[i]})
+		k.stream = append(k.stream, writeOf(s.at[i], s.bytes[i]))
+	}
+}
+
+// storesOf is stores for an access whose shape is known.
+func (k *worker) storesOf(s *shape, base uint64) {
+	t := &k.traffic
+	t.StoreRequests++
+	t.StoreSectors += int64(s.sectors)
+	t.StoreBytes += s.count
+	for i, d := range s.sector[:s.sectors] {
+		k.stream = append(k.stream, writeOf(base/sectorBytes+uint64(int64(d)), s.bytes[i]))
 	}
 }
 
@@ -126,18 +153,22 @@ func (k *worker) atomics(addr *[lanes]uint64, mask uint32, size int) {
 	t.AtomicSectors += int64(s.n)
 	t.AtomicBytes += int64(bits.OnesCount32(mask) * size)
 	for i := range s.n {
-		k.stream = append(k.stream, transaction{sector: s.at[i], written: s.bytes[i], reads: true})
+		k.stream = append(k.stream, atomicOf(s.at[i], s.bytes[i]))
 	}
 }
 
 const banks = 32
 
-// sharedAccess counts an access to shared memory. Accesses of 8 bytes a lane
-// are done half a warp at a time, of 16 bytes a quarter; in each such phase a
-// bank gives one word of 4 bytes per wavefront, to any number of lanes.
+// sharedAccess counts an access to shared memory.
 func (k *worker) sharedAccess(addr *[lanes]uint64, mask uint32, size int, store bool) {
+	waves, phases := k.passes(addr, mask, size)
+	k.countShared(int64(bits.OnesCount32(mask)*size), waves, phases, store)
+}
+
+// countShared adds an access of n bytes to shared memory, in so many passes over the
+// banks where phases would do.
+func (k *worker) countShared(n, waves, phases int64, store bool) {
 	t := &k.traffic
-	n := int64(bits.OnesCount32(mask) * size)
 	if store {
 		t.SharedStores++
 		t.SharedStoreBytes += n
@@ -145,6 +176,16 @@ func (k *worker) sharedAccess(addr *[lanes]uint64, mask uint32, size int, store 
 		t.SharedLoads++
 		t.SharedLoadBytes += n
 	}
+	t.SharedWavefronts += waves
+	t.SharedConflicts += waves - phases
+}
+
+// passes returns how many passes over the banks an access to shared memory needs, and
+// how many at least. Accesses of 8 bytes a lane are done half a warp at a time, of 16
+// bytes a quarter; in each such phase a bank gives one word of 4 bytes per
+// wavefront, to any number of lanes. Both numbers stay the same where all addresses
+// move by the same number of words.
+func (k *worker) passes(addr *[lanes]uint64, mask uint32, size int) (waves, phases int64) {
 	group := lanes
 	switch size {
 	case 8:
@@ -157,13 +198,14 @@ func (k *worker) sharedAccess(addr *[lanes]uint64, mask uint32, size int, store 
 		if m == 0 {
 			continue
 		}
-		waves := int64(1)
+		n := int64(1)
 		if !apart(addr, m, first, size) {
-			waves = k.wavefronts(addr, m, first, max(size/4, 1))
+			n = k.wavefronts(addr, m, first, max(size/4, 1))
 		}
-		t.SharedWavefronts += waves
-		t.SharedConflicts += waves - 1
+		waves += n
+		phases++
 	}
+	return waves, phases
 }
 
 // apart reports whether the lanes of one phase, whose addresses are multiples of

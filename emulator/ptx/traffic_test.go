@@ -170,12 +170,12 @@ func TestL2(t *testing.T) {
 		var order []entry
 		var read, written int64
 		for range rapid.IntRange(1, 200).Draw(t, "n") {
-			tr := transaction{sector: rapid.Uint64Range(0, 100).Draw(t, "sector"), reads: rapid.Bool().Draw(t, "reads")}
-			if !tr.reads || rapid.Bool().Draw(t, "atomic") {
+			tr := transaction{what: rapid.Uint64Range(0, 201).Draw(t, "sector and whether it is read")}
+			if !tr.reads() || rapid.Bool().Draw(t, "atomic") {
 				tr.written = rapid.Uint32Range(1, full).Draw(t, "bytes")
 			}
 			l2.access(tr)
-			e := entry{line: tr.sector / lineSectors}
+			e := entry{line: tr.sector() / lineSectors}
 			for i := range order {
 				if order[i].line == e.line {
 					e = order[i]
@@ -183,8 +183,8 @@ func TestL2(t *testing.T) {
 					break
 				}
 			}
-			s := tr.sector % lineSectors
-			if tr.reads && e.valid[s] != full {
+			s := tr.sector() % lineSectors
+			if tr.reads() && e.valid[s] != full {
 				read += sectorBytes
 				e.valid[s] = full
 			}

@@ -48,6 +48,7 @@ type warp struct {
 	index   int // in the block
 	local   []byte
 	copies  []asyncCopy
+	arrived int   // copies of these that have arrived
 	groups  []int // copies up to each committed group
 	state   state
 	barrier int32
@@ -86,19 +87,9 @@ func (w *warp) setPred(i int32, v uint32) {
 	}
 }
 
-func blend32(d, s l32, mask uint32) {
-	for ; mask != 0; mask &= mask - 1 {
-		i := bits.TrailingZeros32(mask) & (lanes - 1)
-		d[i] = s[i]
-	}
-}
-
-func blend64(d, s l64, mask uint32) {
-	for ; mask != 0; mask &= mask - 1 {
-		i := bits.TrailingZeros32(mask) & (lanes - 1)
-		d[i] = s[i]
-	}
-}
+// blend32 and blend64 copy the lanes of a mask.
+func blend32(d, s l32, mask uint32) { select32(d, s, d, mask) }
+func blend64(d, s l64, mask uint32) { select64(d, s, d, mask) }
 
 // fault stops the warp with an error at the running instruction.
 func (w *warp) fault(lane int, format string, args ...any) {

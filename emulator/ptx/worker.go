@@ -15,8 +15,10 @@ type worker struct {
 	counts  []pcCount
 	traffic Traffic
 	l1      *cache
+	made    dimensions
 	stream  []transaction
 	hints   []*region // where each instruction found its last address
+	shapes  []shape   // by site
 
 	block     [3]int
 	divergent int64
@@ -27,7 +29,6 @@ type worker struct {
 	rising  bool
 	phase   uint64
 	banks   [banks]bankState
-	tile    mmaTile
 }
 
 // slice is how many instructions a warp executes before the next one's turn,
@@ -37,21 +38,18 @@ const slice = 1 << 14
 func newWorker(l *launch) *worker {
 	k := l.kernel
 	w := &worker{
-		launch: l,
 		warps:  make([]warp, l.warps),
 		shared: make([]byte, l.sharedBytes),
 		counts: make([]pcCount, len(k.code)),
 		l1:     newCache(l.cfg.Caches.L1Bytes, 4),
+		made:   l.dimensions(),
 		hints:  make([]*region, len(k.code)),
+		shapes: make([]shape, k.sites),
 		rising: true,
-	}
-	none := &region{}
-	for i := range w.hints {
-		w.hints[i] = none
 	}
 	for i := range w.warps {
 		p := &w.warps[i]
-		p.worker, p.index, p.code, p.c32, p.c64 = w, i, k.code, l.c32, l.c64
+		p.worker, p.index, p.code = w, i, k.code
 		p.r = make([][lanes]uint32, k.n32)
 		p.q = make([][lanes]uint64, k.n64)
 		p.p = make([]uint32, k.preds)
@@ -62,7 +60,41 @@ func newWorker(l *launch) *worker {
 			}
 		}
 	}
+	w.begin(l)
 	return w
+}
+
+// dimensions are what a worker is made for.
+type dimensions struct {
+	grid, block          [3]int
+	sharedBytes, l1Bytes int
+}
+
+func (l *launch) dimensions() dimensions {
+	return dimensions{l.cfg.Grid, l.cfg.Block, l.cfg.SharedBytes, l.cfg.Caches.L1Bytes}
+}
+
+// begin readies a worker for a launch.
+func (k *worker) begin(l *launch) {
+	k.launch, k.err = l, nil
+	none := &region{}
+	for i := range k.hints {
+		k.hints[i] = none
+	}
+	for i := range k.warps {
+		p := &k.warps[i]
+		p.c32, p.c64 = l.c32, l.c64
+	}
+}
+
+// end forgets the launch and what was counted of it.
+func (k *worker) end() {
+	clear(k.hints)
+	clear(k.counts)
+	k.launch, k.stream, k.divergent, k.traffic = nil, nil, 0, Traffic{}
+	for i := range k.warps {
+		k.warps[i].c32, k.warps[i].c64 = nil, nil
+	}
 }
 
 // blocks runs blocks until none of the total is left or one has failed.
@@ -79,7 +111,7 @@ func (k *worker) blocks(total int) {
 		}
 		g := l.cfg.Grid
 		k.block = [3]int{b % g[0], b / g[0] % g[1], b / (g[0] * g[1])}
-		k.stream = l.order.buffer()
+		k.stream = takeStream()
 		if k.err = k.runBlock(); k.err != nil {
 			k.failedAt = i
 			l.failed.Store(true)
@@ -104,6 +136,7 @@ func (k *worker) start() {
 		}
 		w.active = w.live
 		w.stack, w.copies, w.groups = w.stack[:0], w.copies[:0], w.groups[:0]
+		w.arrived = 0
 		w.state, w.err = ready, nil
 		clear(w.p)
 		clear(w.local)
