@@ -10,6 +10,7 @@ import (
 	"situ/backend/gpu"
 	"situ/backend/pim"
 	"situ/emulator/ptx"
+	"situ/internal/cputime"
 	"situ/ir"
 	"situ/ir/eval"
 )
@@ -69,9 +70,9 @@ func BenchmarkTenModels(b *testing.B) {
 	}
 }
 
-// BenchmarkKernels runs all kernels of whole models on the PTX emulator; the metric is
-// thread instructions a second, on as many cores as there are. digits, at a batch of
-// 128, needs no llc.
+// BenchmarkKernels runs all kernels of whole models on the PTX emulator; the metrics are
+// thread instructions a second, on as many cores as there are, and a second of processor
+// time. digits, at a batch of 128, needs no llc.
 func BenchmarkKernels(b *testing.B) {
 	target, err := OpenTarget("a100")
 	if err != nil {
@@ -80,12 +81,14 @@ func BenchmarkKernels(b *testing.B) {
 	run := func(b *testing.B, d *emulation, inputs []*ir.Tensor) {
 		ctx := context.Background()
 		var n int64
+		cpu := cputime.Process()
 		for b.Loop() {
 			if err := d.run(ctx, inputs, func(_ int, c *ptx.Counters) { n += c.Total.Threads }); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mthreadinst/s")
+		b.ReportMetric(float64(n)/(cputime.Process()-cpu).Seconds()/1e6, "Mthreadinst/cpu-s")
 	}
 	b.Run("digits", func(b *testing.B) {
 		d, _, in := onDevice(b, "digits", "a100", nil, throughputBatch)

@@ -34,16 +34,6 @@ func (c *compiler) address(o operand) error {
 	return err
 }
 
-// addresses computes where the lanes of an access go.
-func (w *warp) addresses(in *instr) {
-	off := uint64(in.imm)
-	if in.base32 {
-		map1(&w.addr, w.r32(in.a), func(x uint32) uint64 { return uint64(x) + off })
-		return
-	}
-	map1(&w.addr, w.r64(in.a), func(x uint64) uint64 { return x + off })
-}
-
 // at returns n bytes at the address of a lane; nil, and the warp has failed,
 // if they are not there.
 func (w *warp) at(sp space, lane, n int) []byte {
@@ -272,21 +262,14 @@ func accessClass(sp space, store bool) Class {
 	return GlobalLoad
 }
 
-// countAccess counts an access of n bytes by each lane of mask, and keeps its shape.
-func (w *warp) countAccess(in *instr, sp space, mask uint32, n int, store bool) {
-	k := w.worker
-	if in.site >= 0 {
-		if s := k.record(in.site, sp, &w.addr, mask, n); s != nil {
-			w.countShape(in, s, w.addr[s.first&(lanes-1)], store)
-			return
-		}
-	}
-	switch sp {
+// countAccess counts an access of n bytes by each lane of mask.
+func (w *warp) countAccess(sp space, mask uint32, n int, store, bypass bool) {
+	switch k := w.worker; sp {
 	case spaceGlobal:
 		if store {
 			k.stores(&w.addr, mask, n)
 		} else {
-			k.loads(&w.addr, mask, n, in.bypass)
+			k.loads(&w.addr, mask, n, bypass)
 		}
 	case spaceShared:
 		k.sharedAccess(&w.addr, mask, n, store)
@@ -318,7 +301,7 @@ func execLoad(w *warp, in *instr) {
 	}
 	n := int(in.size) * len(in.xs)
 	if in.site >= 0 {
-		if s, mem, base := w.shapeOf(in.site, in.space, w.mask, n, in.a, in.base32, uint64(in.imm)); s != nil {
+		if s, mem, base := w.shapeOf(in.site, in.place(), w.mask, n); s != nil {
 			if in.to64 {
 				for m := w.mask; m != 0; m &= m - 1 {
 					i := first(m)
@@ -335,7 +318,7 @@ func execLoad(w *warp, in *instr) {
 			return
 		}
 	}
-	w.addresses(in)
+	w.locate(in.place())
 	w.bySpace(in, func(sp space, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
@@ -345,7 +328,7 @@ func execLoad(w *warp, in *instr) {
 			}
 			w.put(in, i, b)
 		}
-		w.countAccess(in, sp, mask, n, false)
+		w.countAccess(sp, mask, n, false, in.bypass)
 	})
 }
 
@@ -413,7 +396,7 @@ func (w *warp) put(in *instr, lane int, b []byte) {
 func execStore(w *warp, in *instr) {
 	n := int(in.size) * len(in.xs)
 	if in.site >= 0 {
-		if s, mem, base := w.shapeOf(in.site, in.space, w.mask, n, in.a, in.base32, uint64(in.imm)); s != nil {
+		if s, mem, base := w.shapeOf(in.site, in.place(), w.mask, n); s != nil {
 			if in.to64 {
 				for m := w.mask; m != 0; m &= m - 1 {
 					i := first(m)
@@ -428,7 +411,7 @@ func execStore(w *warp, in *instr) {
 			return
 		}
 	}
-	w.addresses(in)
+	w.locate(in.place())
 	w.bySpace(in, func(sp space, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := first(m) & (lanes - 1)
@@ -438,7 +421,7 @@ func execStore(w *warp, in *instr) {
 			}
 			w.get(in, i, b)
 		}
-		w.countAccess(in, sp, mask, n, true)
+		w.countAccess(sp, mask, n, true, in.bypass)
 	})
 }
 

@@ -93,17 +93,17 @@ func (c *compiler) selectCopyOperands() error {
 		return c.errorf("a copy has 4, 8 or 16 bytes, with .cg always 16")
 	}
 	in.size = uint8(size.value)
-	// The source is the address of the instruction, the destination is in xs:
-	// register, whether it has 32 bits, and offset.
+	// The source is the address of the instruction, the register of the destination
+	// is in xs.
 	if err := c.address(a[0]); err != nil {
 		return err
 	}
-	to, narrow, off := in.a, in.base32, in.imm
-	in.base32 = false
+	dst := place{spaceShared, in.a, in.base32, uint64(in.imm)}
+	in.space, in.base32 = spaceGlobal, false
 	if err := c.address(a[1]); err != nil {
 		return err
 	}
-	in.xs = []int32{to}
+	in.xs = []int32{dst.a}
 	in.b = unused
 	c.sites(2) // source and destination
 	partial := len(a) == 4
@@ -113,7 +113,11 @@ func (c *compiler) selectCopyOperands() error {
 			return err
 		}
 	}
-	in.exec = func(w *warp, in *instr) { w.copy(in, narrow, uint64(off), partial) }
+	in.exec = func(w *warp, in *instr) {
+		to := dst
+		to.a = in.xs[0]
+		w.copy(in, to, partial)
+	}
 	return nil
 }
 
@@ -128,7 +132,7 @@ func (w *warp) whole() bool {
 
 // copy issues a cp.async: lane by lane, so many bytes are read as partial
 // says and the rest is zero.
-func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
+func (w *warp) copy(in *instr, to place, partial bool) {
 	if len(w.copies)-w.arrived >= maxCopies {
 		w.fault(-1, "more than %d copies under way", maxCopies)
 		return
@@ -145,14 +149,14 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 	k := w.worker
 	k.traffic.AsyncCopies++
 	k.traffic.AsyncBytes += int64(size * bits.OnesCount32(w.mask))
-	s, _, base := w.shapeOf(in.site+1, spaceShared, w.mask, size, in.xs[0], narrow, off)
+	s, _, base := w.shapeOf(in.site+1, to, w.mask, size)
 	if s != nil {
 		low := uint32(base + uint64(s.low))
 		for i, at := range s.at {
 			cp.to[i] = low + at
 		}
 		k.countShared(s.count, s.waves, s.phases, true)
-	} else if !w.target(in, cp, narrow, off) {
+	} else if !w.target(cp, to, size) {
 		return
 	}
 	reads, whole := w.mask, true
@@ -173,7 +177,7 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 		}
 	}
 	if whole {
-		if s, mem, base := w.shapeOf(in.site, spaceGlobal, reads, size, in.a, in.base32, uint64(in.imm)); s != nil {
+		if s, mem, base := w.shapeOf(in.site, in.place(), reads, size); s != nil {
 			for m := reads; m != 0; m &= m - 1 {
 				i := first(m) & (lanes - 1)
 				if size == 16 {
@@ -186,7 +190,7 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 			return
 		}
 	}
-	w.addresses(in)
+	w.locate(in.place())
 	for m := reads; m != 0; m &= m - 1 {
 		i := first(m) & (lanes - 1)
 		d := &cp.data[i]
@@ -202,23 +206,13 @@ func (w *warp) copy(in *instr, narrow bool, off uint64, partial bool) {
 		}
 		copy(d[:], b)
 	}
-	if whole {
-		if s := k.record(in.site, spaceGlobal, &w.addr, reads, size); s != nil {
-			k.loadsOf(s, w.addr[s.first&(lanes-1)], in.bypass)
-			return
-		}
-	}
 	k.loads(&w.addr, reads, size, in.bypass)
 }
 
-// target finds where a copy goes whose shape is not known.
-func (w *warp) target(in *instr, cp *asyncCopy, narrow bool, off uint64) bool {
-	size := int(in.size)
-	if narrow {
-		map1(&w.addr, w.r32(in.xs[0]), func(x uint32) uint64 { return uint64(x) + off })
-	} else {
-		map1(&w.addr, w.r64(in.xs[0]), func(x uint64) uint64 { return x + off })
-	}
+// target finds where the lanes of a copy go that is not all in memory or not all aligned,
+// or says what is wrong.
+func (w *warp) target(cp *asyncCopy, to place, size int) bool {
+	w.locate(to)
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m) & (lanes - 1)
 		if w.at(spaceShared, i, size) == nil {
@@ -226,9 +220,7 @@ func (w *warp) target(in *instr, cp *asyncCopy, narrow bool, off uint64) bool {
 		}
 		cp.to[i] = uint32(w.addr[i])
 	}
-	if s := w.worker.record(in.site+1, spaceShared, &w.addr, w.mask, size); s != nil {
-		w.worker.countShared(s.count, s.waves, s.phases, true)
-	}
+	w.worker.sharedAccess(&w.addr, w.mask, size, true)
 	return true
 }
 

@@ -67,7 +67,7 @@ func (c *compiler) selectAtomic(op string, mods []string) error {
 	}
 	c.early = true
 	in.exec = func(w *warp, in *instr) {
-		w.addresses(in)
+		w.locate(in.place())
 		w.bySpace(in, func(sp space, mask uint32) {
 			if sp == spaceLocal {
 				w.fault(first(mask), "atomic operation on local memory")

@@ -20,9 +20,13 @@
 // (cache.go, footprint.go). What is modelled and what is not is on
 // docs/ptx.md.
 //
+// What makes it fast: operations on all lanes in a machine's vectors (lanes.go and
+// the files of a machine), the shapes of accesses, which are worked out once
+// (shape.go), and what one launch leaves for the next (spare.go).
+//
 // To add an operation on single lanes, add a row in alu32.go, alu64.go or
 // float.go, and a line to the table of ops_test.go that says in Go what it
-// does. To add another instruction, add a case in compiler.sel (select.go)
+// does; a form for vectors is another row in the tables of lanes.go. To add another instruction, add a case in compiler.sel (select.go)
 // with a function that reads the operands by src and dst, which also tell the
 // register allocator what is read and written.
 package ptx

@@ -5,4 +5,4 @@ package ptx
 // fastMMA says that mmaSigned works on this machine.
 const fastMMA = false
 
-func mmaSigned(*mmaTile) {}
+func mmaSigned(*mmaTile, *[mmaWords]int16) {}

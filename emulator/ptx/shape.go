@@ -13,7 +13,9 @@ import (
 type shape struct {
 	mask  uint32 // lanes; 0: there is no shape yet
 	first uint8  // the lowest of them, whose address is the base
-	phase uint8  // of the base within a sector or, in shared memory, a word
+	last  uint8  // the highest
+	turn  uint8  // what the place of the base within a sector or word is masked by
+	phase uint8  // that place
 	size  uint8  // bytes of a lane
 	dense bool   // 32 lanes with no gap between them
 	low   int64  // lowest address minus base
@@ -35,40 +37,61 @@ type shape struct {
 // maxShape is how far apart the lanes of a shape may lie.
 const maxShape = 1 << 30
 
-// shapeOf returns the shape of an access of size bytes by the lanes of mask at
-// register a (of 32 bits if narrow) plus off, the memory that it spans, and the
-// address of its base; nil if the shape is not the one kept for the site, or if part
-// of it is outside memory or not aligned.
-func (w *warp) shapeOf(site int32, sp space, mask uint32, size int, a int32, narrow bool, off uint64) (s *shape, mem []byte, base uint64) {
-	s = &w.worker.shapes[site]
-	if s.mask != mask {
-		return nil, nil, 0
+// shapeWays is how many shapes are kept for an access.
+const shapeWays = 4
+
+// shapes are those of one access.
+type shapes struct {
+	last uint8 // the one that was used last
+	next uint8 // the one that is replaced next
+	of   [shapeWays]shape
+}
+
+// A place is where a warp's access goes: to register a, of 32 bits if narrow, plus off.
+type place struct {
+	space  space
+	a      int32
+	narrow bool
+	off    uint64
+}
+
+// place is that of the instruction's address operand.
+func (in *instr) place() place { return place{in.space, in.a, in.base32, uint64(in.imm)} }
+
+// shapeOf returns the shape of an access of size bytes by the lanes of mask, the memory
+// that it spans, and the address of its base. It returns nil where part of the access is
+// outside memory or not aligned, or where lanes go to different buffers.
+func (w *warp) shapeOf(site int32, p place, mask uint32, size int) (s *shape, mem []byte, base uint64) {
+	k := &w.worker.shapes[site]
+	s = &k.of[k.last]
+	if !w.lies(s, p, mask) {
+		s = nil
+		for i := range k.of {
+			if i != int(k.last) && w.lies(&k.of[i], p, mask) {
+				s, k.last = &k.of[i], uint8(i)
+				break
+			}
+		}
+		if s == nil {
+			k.last = k.next
+			k.next = (k.next + 1) % shapeWays
+			s = &k.of[k.last]
+			w.locate(p)
+			if !w.worker.record(s, p.space, &w.addr, mask, size) {
+				return nil, nil, 0
+			}
+		}
 	}
-	if narrow {
-		reg := w.r32(a)
-		// Differences of 32 bits wrap; those of addresses do not.
-		first := int64(reg[s.first&(lanes-1)])
-		if first+s.low < 0 || first+s.low+int64(s.span) > 1<<32 || !sameShape32(reg, s) {
-			return nil, nil, 0
-		}
-		base = uint64(first) + off
+	lane := s.first & (lanes - 1)
+	if p.narrow {
+		base = uint64(w.r32(p.a)[lane]) + p.off
 	} else {
-		reg := w.r64(a)
-		if !sameShape64(reg, s) {
-			return nil, nil, 0
-		}
-		base = reg[s.first&(lanes-1)] + off
+		base = w.r64(p.a)[lane] + p.off
 	}
 	low := base + uint64(s.low)
-	if sp == spaceShared {
+	if p.space == spaceShared {
 		mem = w.worker.shared
-		if base&uint64(max(size, 4)-1) != uint64(s.phase) {
-			return nil, nil, 0
-		}
 	} else {
-		if base%sectorBytes != uint64(s.phase) {
-			return nil, nil, 0
-		}
 		r := w.worker.hints[w.pc]
 		if low-r.base >= uint64(len(r.data)) {
 			if r = findRegion(w.worker.launch.regions, low); r == nil {
@@ -85,47 +108,74 @@ func (w *warp) shapeOf(site int32, sp space, mask uint32, size int, a int32, nar
 	return s, mem[low : low+s.span], base
 }
 
-// record keeps the shape of an access that was found to be in memory and aligned,
-// and returns it; nil if the lanes lie too far apart.
-func (k *worker) record(site int32, sp space, addr *[lanes]uint64, mask uint32, size int) *shape {
-	s := &k.shapes[site]
+// lies reports whether an access has a shape.
+func (w *warp) lies(s *shape, p place, mask uint32) bool {
+	if s.mask != mask {
+		return false
+	}
+	// The highest lane tells most apart.
+	i, last := s.first&(lanes-1), s.last&(lanes-1)
+	if p.narrow {
+		reg := w.r32(p.a)
+		// Differences of 32 bits wrap; those of addresses do not.
+		base := int64(reg[i])
+		return reg[last]-reg[i] == uint32(s.delta[last]) && uint8(uint64(base)+p.off)&s.turn == s.phase &&
+			base+s.low >= 0 && base+s.low+int64(s.span) <= 1<<32 && sameShape32(reg, s)
+	}
+	reg := w.r64(p.a)
+	return reg[last]-reg[i] == uint64(int64(s.delta[last])) && uint8(reg[i]+p.off)&s.turn == s.phase && sameShape64(reg, s)
+}
+
+// locate computes the addresses of all lanes.
+func (w *warp) locate(p place) {
+	if p.narrow {
+		map1(&w.addr, w.r32(p.a), func(x uint32) uint64 { return uint64(x) + p.off })
+	} else {
+		map1(&w.addr, w.r64(p.a), func(x uint64) uint64 { return x + p.off })
+	}
+}
+
+// record makes s the shape of an access. It returns false if the lanes lie too far apart
+// or one of them is not aligned.
+func (k *worker) record(s *shape, sp space, addr *[lanes]uint64, mask uint32, size int) bool {
 	s.mask = 0
-	s.first = uint8(bits.TrailingZeros32(mask))
+	s.first, s.last = uint8(bits.TrailingZeros32(mask)), uint8(bits.Len32(mask)-1)
 	s.size = uint8(size)
 	base := addr[s.first&(lanes-1)]
-	low, high := int64(0), int64(0)
-	s.dense = mask == full
+	var low, high int64
+	var apart uint64 // from where lanes would be without a gap
+	var ragged uint64
 	for i := range lanes {
-		s.delta[i], s.care[i] = 0, 0
-		if mask>>i&1 == 0 {
-			continue
-		}
-		d := int64(addr[i] - base)
-		if d < -maxShape || d > maxShape {
-			return nil
-		}
+		care := -int32(mask >> i & 1)
+		d := int64(addr[i]-base) & int64(care)
 		low, high = min(low, d), max(high, d)
-		s.delta[i], s.care[i] = int32(d), -1
-		s.dense = s.dense && d == int64(i*size)
+		ragged |= addr[i] & uint64(int64(care))
+		apart |= uint64(d - int64(i*size))
+		s.delta[i], s.care[i] = int32(d), care
 	}
+	if ragged&uint64(size-1) != 0 || low < -maxShape || high > maxShape {
+		return false
+	}
+	for i, d := range s.delta {
+		s.at[i] = uint32(int64(d) - low)
+	}
+	s.dense = mask == full && apart == 0
 	s.low, s.span = low, uint64(high-low)+uint64(size)
-	for i := range lanes {
-		s.at[i] = uint32(int64(s.delta[i]) - low)
-	}
 	s.count = int64(bits.OnesCount32(mask) * size)
 	if sp == spaceShared {
-		s.phase = uint8(base & uint64(max(size, 4)-1))
+		s.turn = uint8(max(size, 4) - 1)
 		s.waves, s.phases = k.passes(addr, mask, size)
 	} else {
-		s.phase = uint8(base % sectorBytes)
+		s.turn = sectorBytes - 1
 		set := k.coalesce(addr, mask, size)
 		s.sectors = set.n
-		for i := range set.n {
-			s.sector[i], s.bytes[i] = int32(set.at[i]-base/sectorBytes), set.bytes[i]
+		for i, sector := range set.at[:set.n] {
+			s.sector[i], s.bytes[i] = int32(sector-base/sectorBytes), set.bytes[i]
 		}
 	}
+	s.phase = uint8(base) & s.turn
 	s.mask = mask
-	return s
+	return true
 }
 
 // lane returns the bytes of a lane in the memory that shapeOf returned.

@@ -65,13 +65,13 @@ func (c *compiler) fragment(o operand, n int, write bool) error {
 	return nil
 }
 
-// loadRows is loadMatrices without transposition where the shape of the access is
-// known; else it does nothing and returns false.
+// loadRows is loadMatrices without transposition where nothing is amiss; else it does
+// nothing and returns false.
 func (w *warp) loadRows(in *instr) bool {
 	if w.mask != full {
 		return false
 	}
-	s, mem, _ := w.shapeOf(in.site, spaceShared, rowLanes(in), 16, in.a, in.base32, uint64(in.imm))
+	s, mem, _ := w.shapeOf(in.site, in.place(), rowLanes(in), 16)
 	if s == nil {
 		return false
 	}
@@ -92,7 +92,7 @@ func (w *warp) loadMatrices(in *instr, trans bool) {
 	if !w.fullWarp() {
 		return
 	}
-	w.addresses(in)
+	w.locate(in.place())
 	for j, x := range in.xs {
 		var rows [8][]byte
 		for i := range rows {
@@ -111,9 +111,7 @@ func (w *warp) loadMatrices(in *instr, trans bool) {
 			}
 		}
 	}
-	if s := w.worker.record(in.site, spaceShared, &w.addr, rowLanes(in), 16); s != nil {
-		w.worker.countShared(s.count, s.waves, s.phases, false)
-	}
+	w.worker.sharedAccess(&w.addr, rowLanes(in), 16, false)
 }
 
 // fullWarp fails unless all 32 lanes are here.
@@ -191,16 +189,24 @@ type mmaTile struct {
 	b       [2]l32
 }
 
-// selectFastMMA replaces the portable loops, unless the result shares
-// registers with A or B, which they allow.
+// mmaWords is how many words mmaSigned works on: B and half of A.
+const mmaWords = 8*32 + 8*32
+
+// selectFastMMA replaces the portable loops, unless the result shares registers with A
+// or B, or others than its own with C, which they allow.
 func (c *compiler) selectFastMMA() {
 	in := c.in
 	if len(in.xs) != 14 {
 		return // an error has been found
 	}
-	for _, d := range in.xs[:4] {
+	for i, d := range in.xs[:4] {
 		if slices.Contains(in.xs[4:10], d) {
 			return
+		}
+		for j, c := range in.xs[10:] {
+			if c == d && i != j {
+				return
+			}
 		}
 	}
 	in.exec = func(w *warp, in *instr) {
@@ -213,7 +219,7 @@ func (c *compiler) selectFastMMA() {
 			t.d[i], t.a[i], t.c[i] = w.r32(x[i]), w.r32(x[4+i]), w.r32(x[10+i])
 		}
 		t.b[0], t.b[1] = w.r32(x[8]), w.r32(x[9])
-		mmaSigned(&t)
+		mmaSigned(&t, &w.worker.words)
 	}
 }
 

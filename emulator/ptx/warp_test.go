@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"situ/internal/cputime"
 )
 
 // snippet wraps statements in a kernel k(out) with registers to use; the first
@@ -329,8 +331,10 @@ func BenchmarkIntegers(b *testing.B) {
 	_, a := buffer(b, mem, "out", 4*64*256)
 	cfg := LaunchConfig{Grid: [3]int{64}, Block: [3]int{256}, Memory: mem, Args: []Arg{U64(a)}}
 	var n int64
+	cpu := cputime.Process()
 	for b.Loop() {
 		n += run(b, m, "k", cfg).Total.Threads
 	}
+	b.ReportMetric(float64(n)/(cputime.Process()-cpu).Seconds()/1e6, "Mthreadinst/cpu-s")
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mthreadinst/s")
 }

@@ -18,7 +18,7 @@ type worker struct {
 	made    dimensions
 	stream  []transaction
 	hints   []*region // where each instruction found its last address
-	shapes  []shape   // by site
+	shapes  []shapes  // by site
 
 	block     [3]int
 	divergent int64
@@ -29,6 +29,7 @@ type worker struct {
 	rising  bool
 	phase   uint64
 	banks   [banks]bankState
+	words   [mmaWords]int16 // of mmaSigned
 }
 
 // slice is how many instructions a warp executes before the next one's turn,
@@ -44,7 +45,7 @@ func newWorker(l *launch) *worker {
 		l1:     newCache(l.cfg.Caches.L1Bytes, 4),
 		made:   l.dimensions(),
 		hints:  make([]*region, len(k.code)),
-		shapes: make([]shape, k.sites),
+		shapes: make([]shapes, k.sites),
 		rising: true,
 	}
 	for i := range w.warps {
