@@ -1,6 +1,9 @@
 package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 // Geometry of both caches: lines of four sectors.
 const (
@@ -64,19 +67,24 @@ func (c *cache) reset() {
 // of the least recently used, whose dirty sectors are returned. The index is -1 if
 // the cache has no lines.
 func (c *cache) find(sector uint64) (at int, evicted uint8) {
-	if tag := sector/lineSectors + 1; tag != c.last {
-		return c.search(tag)
+	switch tag := sector/lineSectors + 1; {
+	case tag == c.last:
+		return c.lastAt, 0
+	case len(c.sets) == 0:
+		return -1, 0
+	default:
+		return c.search(tag, c.set(tag))
 	}
-	return c.lastAt, 0
 }
 
-func (c *cache) search(tag uint64) (at int, evicted uint8) {
-	if len(c.sets) == 0 {
-		return -1, 0
-	}
+// set is the one that a line belongs to.
+func (c *cache) set(tag uint64) int {
 	h := tag * 0x9e3779b97f4a7c15
 	h ^= h >> 29
-	n := int(c.count.of(h >> 16))
+	return int(c.count.of(h >> 16))
+}
+
+func (c *cache) search(tag uint64, n int) (at int, evicted uint8) {
 	set := &c.sets[n]
 	first := n * c.ways
 	tags := c.tags[first : first+c.ways]
@@ -147,6 +155,51 @@ const l2Ways = 16
 
 // NewL2 returns an empty cache of size bytes.
 func NewL2(size int) *L2 { return &L2{c: newCache(max(size, 0), l2Ways)} }
+
+// accessAll does the transactions of a group of resident blocks. Sets have nothing to
+// do with each other, so that each of several goroutines can do those of its own.
+func (l *L2) accessAll(group [][]transaction, shards int) {
+	if len(l.c.sets) == 0 {
+		shards = 1
+	}
+	parts := make([]L2, shards)
+	var wg sync.WaitGroup
+	for i := range parts {
+		c := *l.c
+		c.last = 0
+		parts[i].c = &c
+		wg.Go(func() { parts[i].accessShard(group, i, shards) })
+	}
+	wg.Wait()
+	l.c.last = 0
+	for i := range parts {
+		p := &parts[i]
+		l.read += p.read
+		l.written += p.written
+		l.hits += p.hits
+		l.misses += p.misses
+		l.dirty += p.dirty
+	}
+}
+
+// accessShard does the transactions of every set whose number modulo shards is shard.
+func (l *L2) accessShard(group [][]transaction, shard, shards int) {
+	inTurns(group, func(turn []transaction) {
+		var other uint64 // a line of another shard, nearly always the next one too
+		for _, t := range turn {
+			if tag := t.sector()/lineSectors + 1; shards > 1 && tag != l.c.last {
+				if tag == other {
+					continue
+				}
+				if l.c.set(tag)%shards != shard {
+					other = tag
+					continue
+				}
+			}
+			l.access(t)
+		}
+	})
+}
 
 // access does one transaction.
 func (l *L2) access(t transaction) {

@@ -17,6 +17,7 @@ type order struct {
 	entries int             // transactions in group
 
 	resident int
+	workers  int
 	l2       *L2
 	own      bool // l2 ends with the launch
 	foot     *footprint
@@ -28,6 +29,8 @@ const (
 	window = 64
 	// maxEntries closes a group of resident blocks early.
 	maxEntries = 4 << 20
+	// manyEntries are worth more than one goroutine.
+	manyEntries = 1 << 13
 	// turn is how many sectors a resident block sends before the next one.
 	turn = 32
 )
@@ -35,8 +38,8 @@ const (
 func newOrder(l *launch, total int) *order {
 	o := &order{
 		total: total, pending: map[int][]transaction{},
-		resident: max(l.cfg.Caches.Resident, 1),
-		l2:       l.cfg.L2, foot: newFootprint(l),
+		resident: max(l.cfg.Caches.Resident, 1), workers: l.cfg.Workers,
+		l2: l.cfg.L2, foot: newFootprint(l),
 	}
 	o.cond = sync.NewCond(&o.mu)
 	if o.l2 == nil {
@@ -99,26 +102,42 @@ func (o *order) stop() {
 
 // drain sends the group through L2, a turn of each block after the other.
 func (o *order) drain() {
-	for at, left := 0, true; left; at += turn {
-		left = false
-		for _, s := range o.group {
-			if at >= len(s) {
-				continue
-			}
-			left = true
-			for _, t := range s[at:min(at+turn, len(s))] {
+	if o.foot.sampled {
+		inTurns(o.group, func(turn []transaction) {
+			for _, t := range turn {
 				misses := o.l2.misses
 				o.l2.access(t)
-				if o.foot.sampled && t.reads() {
+				if t.reads() {
 					o.foot.fetch(t.sector(), o.groups, o.l2.misses > misses)
 				}
 			}
+		})
+	} else {
+		shards := 1
+		if o.entries >= manyEntries {
+			shards = o.workers
 		}
+		o.l2.accessAll(o.group, shards)
 	}
 	for _, s := range o.group {
 		giveStream(s)
 	}
 	o.group, o.entries = o.group[:0], 0
+}
+
+// inTurns calls f with the turns of a group of resident blocks in the order in which
+// they reach L2.
+func inTurns(group [][]transaction, f func(turn []transaction)) {
+	for at, left := 0, true; left; at += turn {
+		left = false
+		for _, s := range group {
+			if at >= len(s) {
+				continue
+			}
+			left = true
+			f(s[at:min(at+turn, len(s))])
+		}
+	}
 }
 
 // finish sends what is left.

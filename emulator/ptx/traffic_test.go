@@ -206,6 +206,40 @@ func TestL2(t *testing.T) {
 	})
 }
 
+// TestShards has one goroutine and three send the same blocks through an L2 of seven
+// sets, twice: counters are the same, those of the second time because what stays is.
+func TestShards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l2 := [2]*L2{NewL2(7 * l2Ways * lineBytes), NewL2(7 * l2Ways * lineBytes)}
+		sector := rapid.Uint64Range(0, 2*7*l2Ways*lineSectors)
+		for range 2 {
+			group := make([][]transaction, rapid.IntRange(1, 5).Draw(t, "blocks"))
+			for i := range group {
+				at := sector.Draw(t, "from")
+				for range rapid.IntRange(0, 500).Draw(t, "sectors") {
+					tr := readOf(at)
+					switch rapid.IntRange(0, 4).Draw(t, "kind") {
+					case 0:
+						tr = writeOf(at, rapid.Uint32Range(1, full).Draw(t, "bytes"))
+					case 1:
+						at = sector.Draw(t, "to")
+					}
+					group[i] = append(group[i], tr)
+					at++
+				}
+			}
+			for i, shards := range []int{1, 3} {
+				l2[i].accessAll(group, shards)
+			}
+			a, b := *l2[0], *l2[1]
+			a.c, b.c = nil, nil
+			if a != b {
+				t.Fatalf("%+v from three goroutines, %+v from one", b, a)
+			}
+		}
+	})
+}
+
 // within2 compares counters scaled from a sample with those of all blocks.
 func within2(t *testing.T, name string, sampled, all *Counters) {
 	t.Helper()
