@@ -15,7 +15,7 @@ import (
 // ErrNoLLC says that the LLVM code generator is not installed.
 var ErrNoLLC = errors.New("llc, the LLVM code generator, is not on PATH: install LLVM 14 or newer (on Debian: apt-get install llvm)")
 
-// llcNames are tried in order.
+// llcNames are what an llc on PATH may be called.
 var llcNames = []string{"llc", "llc-19", "llc-18", "llc-17", "llc-16", "llc-15", "llc-14"}
 
 // targets are the compute capabilities ×10 that PTX can be made for, with the
@@ -32,8 +32,10 @@ type LLC struct {
 	Version int // major
 }
 
-// FindLLC looks for an llc on PATH that makes PTX for a compute capability (×10).
-// The error is ErrNoLLC when there is none at all.
+// FindLLC looks for an llc on PATH that makes PTX for a compute capability (×10): the
+// newest, or for the default the one called llc, if there is one, so that the same
+// kernels are counted whatever else is installed. The error is ErrNoLLC when there is
+// none at all.
 func FindLLC(ctx context.Context, sm int) (*LLC, error) {
 	i := slices.IndexFunc(targets, func(t struct{ sm, llvm int }) bool { return t.sm == sm })
 	if i < 0 {
@@ -43,7 +45,8 @@ func FindLLC(ctx context.Context, sm int) (*LLC, error) {
 		}
 		return nil, fmt.Errorf("no target sm_%d; there are %s", sm, strings.Join(names, ", "))
 	}
-	need, newest := targets[i].llvm, 0
+	need := targets[i].llvm
+	var newest LLC
 	for _, name := range llcNames {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -53,15 +56,20 @@ func FindLLC(ctx context.Context, sm int) (*LLC, error) {
 		if err != nil {
 			return nil, err
 		}
-		if version >= need {
-			return &LLC{Path: path, Version: version}, nil
+		if version > newest.Version {
+			newest = LLC{path, version}
 		}
-		newest = max(newest, version)
+		if sm == DefaultSM && version >= need {
+			break
+		}
 	}
-	if newest == 0 {
+	switch {
+	case newest.Version == 0:
 		return nil, ErrNoLLC
+	case newest.Version >= need:
+		return &newest, nil
 	}
-	return nil, fmt.Errorf("sm_%d needs llc %d or newer, the one installed is %d: install a newer LLVM (on Debian: apt-get install llvm-%d) or compile for sm_%d, whose PTX runs on newer cards too", sm, need, newest, need, DefaultSM)
+	return nil, fmt.Errorf("sm_%d needs llc %d or newer, the one installed is %d: install a newer LLVM (on Debian: apt-get install llvm-%d) or compile for sm_%d, whose PTX runs on newer cards too", sm, need, newest.Version, need, DefaultSM)
 }
 
 var versionPattern = regexp.MustCompile(`LLVM version (\d+)`)

@@ -3,18 +3,25 @@ package gpu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // fakeLLC puts a script called llc on PATH, and nothing else.
-func fakeLLC(t *testing.T, script string) {
+func fakeLLC(t *testing.T, script string) { fakeLLCs(t, map[string]string{"llc": script}) }
+
+// fakeLLCs puts scripts on PATH, by name, and nothing else.
+func fakeLLCs(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "llc"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
+	for name, script := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Setenv("PATH", dir)
 }
@@ -47,6 +54,76 @@ func TestFindLLC(t *testing.T) {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q for sm_%d: %v, want %q", c.script, c.sm, err, c.want)
 		}
+	}
+}
+
+// TestFindNewestLLC: a target takes the newest llc that knows it, the default one the
+// one called llc.
+func TestFindNewestLLC(t *testing.T) {
+	version := func(v string) string {
+		return "echo 'LLVM version " + v + ".0.6'; echo '    nvptx64 - NVIDIA PTX 64-bit'"
+	}
+	for _, c := range []struct {
+		llcs map[string]string // name → version
+		sm   int
+		want string
+	}{
+		{map[string]string{"llc": "14", "llc-14": "14", "llc-16": "16", "llc-19": "19"}, 90, "llc-19"},
+		{map[string]string{"llc": "14", "llc-14": "14", "llc-16": "16", "llc-19": "19"}, 86, "llc-19"},
+		{map[string]string{"llc": "14", "llc-14": "14", "llc-16": "16", "llc-19": "19"}, DefaultSM, "llc"},
+		{map[string]string{"llc": "16", "llc-14": "14", "llc-19": "19"}, 90, "llc-19"},
+		{map[string]string{"llc": "20", "llc-19": "19"}, 90, "llc"},
+		{map[string]string{"llc-14": "14", "llc-16": "16"}, DefaultSM, "llc-16"},
+		{map[string]string{"llc-14": "14", "llc-16": "16"}, 89, "llc-16"},
+	} {
+		scripts := map[string]string{}
+		for name, v := range c.llcs {
+			scripts[name] = version(v)
+		}
+		fakeLLCs(t, scripts)
+		got, err := FindLLC(context.Background(), c.sm)
+		if err != nil || filepath.Base(got.Path) != c.want {
+			t.Errorf("%v for sm_%d: %v, %v, want %s", c.llcs, c.sm, got, err, c.want)
+		}
+	}
+}
+
+// TestEveryLLC compiles two models by each llc on PATH, for the default target and for
+// the newest that it knows, and compares bits.
+func TestEveryLLC(t *testing.T) {
+	root := shared(t, "onnx")
+	ctx := context.Background()
+	needLLC(t)
+	newest := 0
+	for _, name := range llcNames {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		version, err := llcVersion(ctx, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = max(newest, version)
+		c := &LLC{Path: path, Version: version}
+		best := DefaultSM
+		for _, x := range targets {
+			if x.llvm <= version {
+				best = x.sm
+			}
+		}
+		sms := []int{DefaultSM, best}
+		for _, sm := range sms {
+			for _, model := range []string{"mlperf-tiny-ic-resnet8-int8-qdq", "bert-toy-6l"} {
+				t.Run(fmt.Sprintf("%s/sm_%d/%s", name, sm, model), func(t *testing.T) {
+					m, in, shapes := openFolder(t, filepath.Join(root, "models", model))
+					modelBitsBy(t, c, sm, m, in, shapes)
+				})
+			}
+		}
+	}
+	if newest < 16 {
+		t.Logf("the newest llc is %d: no PTX for sm_89 and sm_90 has been made", newest)
 	}
 }
 

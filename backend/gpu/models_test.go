@@ -38,6 +38,12 @@ func shared(t *testing.T, path ...string) string {
 // the first inputs.
 func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor, shapes map[string][]int) {
 	t.Helper()
+	modelBitsBy(t, needLLC(t), DefaultSM, m, inputs, shapes)
+}
+
+// modelBitsBy is modelBits with PTX by a certain llc for a compute capability (×10).
+func modelBitsBy(t *testing.T, c *LLC, sm int, m *onnx.Model, inputs [][]*ir.Tensor, shapes map[string][]int) {
+	t.Helper()
 	g, err := onnx.Import(m, onnx.ImportOptions{DefaultDim: 1, InputShapes: shapes})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +56,7 @@ func modelBits(t *testing.T, m *onnx.Model, inputs [][]*ir.Tensor, shapes map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Assemble(context.Background(), needLLC(t), DefaultSM); err != nil {
+	if err := p.Assemble(context.Background(), c, sm); err != nil {
 		t.Fatal(err)
 	}
 	sameBits(t, res.Graph, p, inputs[0])
@@ -94,22 +100,28 @@ func TestModels(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			m, err := onnx.Load(filepath.Join(root, name, "model.onnx"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sets, _ := filepath.Glob(filepath.Join(root, name, "*_set*"))
-			if len(sets) == 0 {
-				t.Fatal("no inputs beside the model")
-			}
-			var in [][]*ir.Tensor
-			shapes := map[string][]int{}
-			for _, dir := range sets[:1] { // others may have other shapes
-				in = append(in, readSet(t, dir, shapes))
-			}
+			m, in, shapes := openFolder(t, filepath.Join(root, name))
 			modelBits(t, m, in, shapes)
 		})
 	}
+}
+
+// openFolder reads a model and the first inputs beside it.
+func openFolder(t *testing.T, dir string) (m *onnx.Model, in [][]*ir.Tensor, shapes map[string][]int) {
+	t.Helper()
+	m, err := onnx.Load(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, _ := filepath.Glob(filepath.Join(dir, "*_set*"))
+	if len(sets) == 0 {
+		t.Fatal("no inputs beside the model")
+	}
+	shapes = map[string][]int{}
+	for _, dir := range sets[:1] { // others may have other shapes
+		in = append(in, readSet(t, dir, shapes))
+	}
+	return m, in, shapes
 }
 
 // readSet reads the inputs of a test_data_set folder and notes their shapes.
