@@ -141,7 +141,7 @@ func sameArg(l *gpu.Launch, j int) int {
 
 // sample runs some blocks of launch i on memory of its own: a buffer of exactly its
 // size for each argument, with the constants and inputs that lie there and zeros
-// for what other launches would have written.
+// for what other launches would have written and for constants without values.
 func (d *emulation) sample(ctx context.Context, i int, inputs []*ir.Tensor, blocks int) (*ptx.Counters, error) {
 	l := &d.program.Launches[i]
 	caches, err := d.caches(l)
@@ -155,7 +155,12 @@ func (d *emulation) sample(ctx context.Context, i int, inputs []*ir.Tensor, bloc
 			cfg.Args = append(cfg.Args, cfg.Args[k])
 			continue
 		}
-		addr, err := cfg.Memory.Alloc(argName(j), int(max(a.Bytes, 1)))
+		var addr uint64
+		if described := d.described(a.Place); described != nil {
+			addr, err = cfg.Memory.Map(argName(j), described)
+		} else {
+			addr, err = cfg.Memory.Alloc(argName(j), int(max(a.Bytes, 1)))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s %q: %w", l.Op, l.Node, err)
 		}
@@ -177,13 +182,37 @@ func (d *emulation) sample(ctx context.Context, i int, inputs []*ir.Tensor, bloc
 
 func argName(j int) string { return fmt.Sprintf("arg%d", j) }
 
+// described returns the zeros that stand for a described constant, nil for what lies at
+// any other place. They are the same for all, and no kernel writes them, so that what
+// they take is address space.
+func (d *emulation) described(at gpu.Place) []byte {
+	outside := func(at gpu.Place) bool {
+		return at.Buffer == gpu.Constants && at.Bytes > 0 && at.Offset >= int64(len(d.program.Constants))
+	}
+	if !outside(at) {
+		return nil
+	}
+	if d.zeros == nil {
+		most := int64(0)
+		for i := range d.program.Launches {
+			for _, a := range d.program.Launches[i].Args {
+				if outside(a.Place) {
+					most = max(most, a.Bytes)
+				}
+			}
+		}
+		d.zeros = make([]byte, most)
+	}
+	return d.zeros[:at.Bytes]
+}
+
 // contents is what lies at a place before the first launch.
 func (d *emulation) contents(at gpu.Place, inputs []*ir.Tensor) ([]byte, error) {
-	if at.Buffer == gpu.Constants {
+	if at.Buffer == gpu.Constants && at.Offset+at.Bytes <= int64(len(d.program.Constants)) {
 		return d.program.Constants[at.Offset : at.Offset+at.Bytes], nil
 	}
 	for i, port := range d.program.Inputs {
-		if port.Place == at {
+		if port.Place == at && inputs != nil {
 			return binary.Append(nil, binary.LittleEndian, inputs[i].Any())
 		}
 	}

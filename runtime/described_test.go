@@ -2,11 +2,18 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"situ/backend/gpu"
+	"situ/ir"
 )
 
 // TestLlama times a decode step of Llama 3 8B, whose weights are described, on the
@@ -52,6 +59,101 @@ func TestLlama(t *testing.T) {
 	}
 	if _, _, err := runPIM(ctx, p, target, nil, RunOptions{}); err == nil || !strings.Contains(err.Error(), "described, not stored") {
 		t.Errorf("a run with outputs gives %v", err)
+	}
+}
+
+// TestDescribedCounts counts a program from samples twice, with its weights and with
+// weights that are described: no count depends on their values.
+func TestDescribedCounts(t *testing.T) {
+	ctx := context.Background()
+	d, p, in := onDevice(t, "digits", "h100", nil, throughputBatch)
+	g := *p.Fixed
+	g.Values = slices.Clone(g.Values)
+	described := 0
+	for i := range g.Ops {
+		if op := &g.Ops[i]; op.Kind.Is(ir.Product) {
+			w := g.Value(op.In[1])
+			w.Const = ir.Describe(w.Type.DType, 1, w.Type.Shape...)
+			described++
+		}
+	}
+	if _, err := gpu.Compile(&g, d.card); err == nil || !strings.Contains(err.Error(), "described, not stored") {
+		t.Errorf("compiling to run gives %v", err)
+	}
+	prog, err := gpu.Outline(&g, d.card)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prog.LLVM != d.program.LLVM {
+		t.Fatal("described weights have other kernels")
+	}
+	if stored := int64(len(prog.Constants)); stored >= prog.Buffers[1].Bytes || prog.Buffers[1].Bytes < d.program.Buffers[1].Bytes {
+		t.Errorf("%d of %d bytes of constants are stored, of %d with values", stored, prog.Buffers[1].Bytes, d.program.Buffers[1].Bytes)
+	}
+	prog.PTX = d.program.PTX
+	outline, err := newEmulation(prog, d.card)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const budget = 3e7
+	want, err := d.count(ctx, p.Fixed, in, 0, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := outline.count(ctx, &g, nil, 0, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if described == 0 || want.sampled == 0 {
+		t.Errorf("%d weights described, %d launches sampled", described, want.sampled)
+	}
+	for i := range want.counts {
+		w, g := want.counts[i], got.counts[i]
+		for _, c := range []*gpu.Counts{&w, &g} { // constants lie elsewhere
+			for j := range c.Touched {
+				if c.Touched[j].Buffer == gpu.Constants {
+					c.Touched[j].Offset = 0
+				}
+			}
+		}
+		if diff := cmp.Diff(w, g); diff != "" {
+			t.Errorf("launch %d: with values, described:\n%s", i, diff)
+		}
+	}
+}
+
+// TestLlamaKernels counts the kernels of the same decode step on a GPU: its weights
+// come from DRAM once, and their time is the least it takes.
+func TestLlamaKernels(t *testing.T) {
+	ctx := context.Background()
+	if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
+		t.Skip(err)
+	}
+	target, err := OpenTarget("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenModel("llama3-8b", ModelOptions{Dims: map[string]int64{"context": 256}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Prepare(ctx, m, QuantOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, outputs, err := runGPU(ctx, p, target, nil, CompareOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const weights = 7504658432 // of all products, a byte each
+	if r.Method != Sampled || outputs != nil {
+		t.Errorf("figures are %s, with %d outputs", r.Method, len(outputs))
+	}
+	if dram := float64(r.Bytes.DRAM); dram < weights || dram > 1.05*weights {
+		t.Errorf("DRAM moves %.4g bytes, the weights are %.4g", dram, float64(weights))
+	}
+	if least := weights / (target.GPU.DRAM.GBs.Value * 1e9); r.LatencyS < least {
+		t.Errorf("takes %.3g s, its weights alone %.3g s", r.LatencyS, least)
 	}
 }
 

@@ -110,7 +110,17 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
-	prog, err := kernelsOf(ctx, p.Fixed, t.GPU)
+	compile, whole := gpu.Compile, float64(wholeBudget)
+	switch {
+	case p.described():
+		compile, whole = gpu.Outline, 0
+	case o.Exact:
+		whole = math.Inf(1)
+	}
+	prog, err := compile(p.Fixed, t.GPU)
+	if err == nil {
+		err = assemble(ctx, prog)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -120,10 +130,6 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 			why = "llc, which makes kernels (Debian package llvm), is not installed"
 		}
 		return &gpuRun{Report: est, method: Analytic, notes: []string{"by the analytic model, not from kernels: " + why}}, nil
-	}
-	whole := float64(wholeBudget)
-	if o.Exact {
-		whole = math.Inf(1)
 	}
 	rep, c, err := measureKernels(ctx, prog, t.GPU, p.Fixed, inputs, whole, p.Batch, est.CompulsoryBytes)
 	if err != nil {

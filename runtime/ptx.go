@@ -22,6 +22,7 @@ type emulation struct {
 	module  *ptx.Module
 	memory  *ptx.Memory
 	base    map[string]uint64 // of each buffer
+	zeros   []byte            // what described constants are in samples, the longest of them
 }
 
 // newEmulation reads the PTX of a program.
@@ -102,21 +103,26 @@ func emulateKernels(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Te
 	return d.outputs(p.Fixed)
 }
 
-// kernelsOf compiles a fixed-point graph for a GPU, down to PTX: what comes with situ
-// where there is any, else by llc.
+// kernelsOf compiles a fixed-point graph for a GPU, down to PTX.
 func kernelsOf(ctx context.Context, g *ir.Graph, card *arch.GPU) (*gpu.Program, error) {
 	prog, err := gpu.Compile(g, card)
 	if err != nil {
 		return nil, err
 	}
+	return prog, assemble(ctx, prog)
+}
+
+// assemble gives a program its PTX: what comes with situ where there is any, else by
+// llc.
+func assemble(ctx context.Context, prog *gpu.Program) error {
 	if prog.UsePrebuilt(gpu.DefaultSM) {
-		return prog, nil
+		return nil
 	}
 	llc, err := gpu.FindLLC(ctx, gpu.DefaultSM)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return prog, prog.Assemble(ctx, llc, gpu.DefaultSM)
+	return prog.Assemble(ctx, llc, gpu.DefaultSM)
 }
 
 // ShippedKernels returns the programs, without PTX, that comparing the model that

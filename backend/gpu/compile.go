@@ -17,7 +17,18 @@ import (
 
 // Compile lowers a fixed-point graph to kernels and launches. The error lists
 // every operator without a kernel. The program's PTX is empty: see Assemble.
-func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, tensorTile) }
+func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) {
+	if id := g.Described(); id != ir.NoValue {
+		return nil, fmt.Errorf("constant %q is described, not stored: kernels need its values", g.Value(id).Name)
+	}
+	return compile(g, a, tensorTile)
+}
+
+// Outline is Compile for a graph whose constants may be described, not stored. What the
+// kernels of its program do can be counted, as counts do not depend on values, but there
+// is nothing to compute with: described constants have places in the constants buffer
+// behind what Constants holds.
+func Outline(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, tensorTile) }
 
 // chooser says whether a product is to run on the tensor cores, and its tile.
 type chooser func(gen.ConvTensor, *arch.GPU) (gen.Tile, bool)
@@ -44,9 +55,6 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 	if err := Runs(a, leastCapability); err != nil {
 		return nil, err
 	}
-	if id := g.Described(); id != ir.NoValue {
-		return nil, fmt.Errorf("constant %q is described, not stored: kernels need its values", g.Value(id).Name)
-	}
 	g, err := ir.Unblocked(g)
 	if err != nil {
 		return nil, err
@@ -54,7 +62,7 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 	l := &lowering{
 		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
 		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
-		prog: &Program{Model: g.Name, Target: a.Name},
+		outlines: map[outline]int64{}, prog: &Program{Model: g.Name, Target: a.Name},
 	}
 	for i := range l.home {
 		l.home[i] = ir.ValueID(i)
@@ -121,6 +129,15 @@ type lowering struct {
 	spans  map[ir.ValueID]*span // by root
 	known  map[[sha256.Size]byte]int64
 	data   bytes.Buffer // constants
+	// Where described constants lie, from the end of data on, and how long they are.
+	outlines map[outline]int64
+	outlined int64
+}
+
+// An outline is a described constant as some kernels want it.
+type outline struct {
+	id    ir.ValueID
+	bytes int64
 }
 
 // maxTensor bounds a tensor, whose offsets in kernels have 32 bits.
@@ -177,6 +194,22 @@ func (l *lowering) constant(b []byte) arg {
 	return arg{value: ir.NoValue, table: Place{Buffer: Constants, Offset: at, Bytes: int64(len(b))}}
 }
 
+// described names the places of described constants until it is known where those of
+// others end.
+const described = "described"
+
+// describe is the argument for n bytes of a described constant.
+func (l *lowering) describe(id ir.ValueID, n int64) arg {
+	key := outline{id, n}
+	at, ok := l.outlines[key]
+	if !ok {
+		at = l.outlined
+		l.outlines[key] = at
+		l.outlined += alignUp(n)
+	}
+	return arg{value: ir.NoValue, table: Place{Buffer: described, Offset: at, Bytes: n}}
+}
+
 // words is the argument for a table of 32-bit words.
 func (l *lowering) words(ws []int32) arg {
 	b := make([]byte, 0, 4*len(ws))
@@ -216,6 +249,9 @@ func (l *lowering) finish() (*Program, error) {
 		if s := l.spans[root]; s != nil {
 			return Place{Buffer: Arena, Offset: s.offset, Bytes: n}
 		}
+		if l.g.IsDescribed(root) {
+			return l.describe(root, n).table
+		}
 		return l.constant(tensorBytes(l.g.Value(root).Const)).table
 	}
 	for i := range p.Launches {
@@ -237,13 +273,21 @@ func (l *lowering) finish() (*Program, error) {
 	for _, id := range l.g.Outputs {
 		p.Outputs = append(p.Outputs, port(id))
 	}
-	if have := l.gpu.DRAM.Bytes.Int(); arena+int64(l.data.Len()) > have {
-		return nil, fmt.Errorf("graph %s needs %d bytes of device memory, %s has %d: use a smaller batch", p.Model, arena+int64(l.data.Len()), l.gpu.Name, have)
+	stored := int64(l.data.Len())
+	for i := range p.Launches {
+		for j := range p.Launches[i].Args {
+			if at := &p.Launches[i].Args[j].Place; at.Buffer == described {
+				at.Buffer, at.Offset = Constants, at.Offset+stored
+			}
+		}
+	}
+	if have := l.gpu.DRAM.Bytes.Int(); arena+stored+l.outlined > have {
+		return nil, fmt.Errorf("graph %s needs %d bytes of device memory, %s has %d: use a smaller batch", p.Model, arena+stored+l.outlined, l.gpu.Name, have)
 	}
 	p.Constants = l.data.Bytes()
 	p.Buffers = []Buffer{
 		{Name: Arena, Bytes: arena},
-		{Name: Constants, Bytes: int64(len(p.Constants)), File: ConstantsFile},
+		{Name: Constants, Bytes: stored + l.outlined, File: ConstantsFile},
 	}
 	p.LLVM = l.mod.String()
 	return p, nil

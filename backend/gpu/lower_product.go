@@ -56,8 +56,36 @@ func scale(m fixed.Multiplier) gen.Scale { return gen.Scale{M: m.M, Shift: int(m
 
 // weights are the constant right operand of a product.
 type weights struct {
+	n     int // how many
 	codes []int8
 	zeros []int32 // of each output channel; nil when they have been taken off
+	// described is the constant that has no values, of an outline; else NoValue.
+	described ir.ValueID
+}
+
+// weightsOf returns the weights that are constant id, as constantWeights does.
+func (l *lowering) weightsOf(id ir.ValueID, inner, channels int) (weights, error) {
+	t := l.g.Type(id)
+	if !l.g.IsDescribed(id) {
+		w := constantWeights(l.g.Value(id).Const, t.Quant.Zero, inner, channels)
+		w.n, w.described = len(w.codes), ir.NoValue
+		return w, nil
+	}
+	if lo, _ := t.DType.IntRange(); lo >= 0 || slices.ContainsFunc(t.Quant.Zero, func(z int32) bool { return z != 0 }) {
+		return weights{}, errors.New("its weights are described, not stored, and have zero points")
+	}
+	return weights{n: t.Numel(), described: id}, nil
+}
+
+// packed is the argument for weights as a kernel wants them.
+func (l *lowering) packed(w weights, s interface {
+	PackWeights([]int8) []byte
+	PackedBytes() int
+}) arg {
+	if w.described != ir.NoValue {
+		return l.describe(w.described, int64(s.PackedBytes()))
+	}
+	return l.constant(s.PackWeights(w.codes))
 }
 
 // constantWeights returns the codes of constant weights less their zero points, as
@@ -167,7 +195,10 @@ func (l *lowering) conv() error {
 	if !g.IsConst(op.In[1]) {
 		return errors.New("its weights are not constant")
 	}
-	weights := constantWeights(g.Value(op.In[1]).Const, g.Type(op.In[1]).Quant.Zero, w[1]*w[2]*w[3], w[0])
+	weights, err := l.weightsOf(op.In[1], w[1]*w[2]*w[3], w[0])
+	if err != nil {
+		return err
+	}
 	return l.product(gen.Window{
 		N: x[0], H: x[1], W: x[2], C: x[3], OH: y[1], OW: y[2],
 		Kernel: [2]int{w[1], w[2]}, Stride: a.Strides, Dilation: a.Dilations, Pad: [2]int{a.Pads[0], a.Pads[1]},
@@ -177,7 +208,7 @@ func (l *lowering) conv() error {
 // product launches a convolution with weights [O, KH, KW, I].
 func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 	x := l.g.Type(l.op.In[0])
-	zx, k := x.Quant.Zero[0], len(w.codes)/o
+	zx, k := x.Quant.Zero[0], w.n/o
 	sums := make([]int32, o)
 	for i, v := range w.codes {
 		sums[i/k] += int32(v)
@@ -192,20 +223,20 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 	in := l.value(l.op.In[0])
 	if w.zeros != nil {
 		s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, ZeroPoints: true}
-		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), l.words(w.zeros), table)
+		return l.launchChain(s, in, l.packed(w, s), l.words(w.zeros), table)
 	}
 	if groups == o && groups == win.C && groups > 1 {
 		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e}
-		return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
+		return l.launchChain(s, in, l.packed(w, s), table)
 	}
 	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
 	if t, ok := l.choose(tensor, l.gpu); ok && groups <= gen.MaxGroups {
 		tensor.Tile = t
 		pad := bytes.Repeat([]byte{byte(zx)}, 16)
-		return l.launchChain(tensor, in, l.constant(tensor.PackWeights(w.codes)), l.constant(pad), table)
+		return l.launchChain(tensor, in, l.packed(w, tensor), l.constant(pad), table)
 	}
 	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e}
-	return l.launchChain(s, in, l.constant(s.PackWeights(w.codes)), table)
+	return l.launchChain(s, in, l.packed(w, s), table)
 }
 
 // matmul launches a product with one constant matrix as a 1×1 convolution, and
@@ -216,10 +247,13 @@ func (l *lowering) matmul() error {
 	a, b := ta.Shape, tb.Shape
 	ra, rb := len(a)-2, len(b)-2
 	m, k, n := a[ra], a[ra+1], b[rb+1]
-	if w := g.Value(op.In[1]).Const; w != nil && ir.Numel(b[:rb]) == 1 {
-		cw := constantWeights(w, tb.Quant.Zero, 1, n)
+	if g.IsConst(op.In[1]) && ir.Numel(b[:rb]) == 1 {
+		cw, err := l.weightsOf(op.In[1], 1, n)
+		if err != nil {
+			return err
+		}
 		t := make([]int8, len(cw.codes)) // [N, K]
-		for i := range k {
+		for i := range len(t) / n {
 			for j := range n {
 				t[j*k+i] = cw.codes[i*n+j]
 			}

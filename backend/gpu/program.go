@@ -13,7 +13,7 @@ type Program struct {
 	Inputs    []Port
 	Outputs   []Port
 	Launches  []Launch
-	Constants []byte // contents of the buffer of that name
+	Constants []byte // contents of the buffer of that name; of an outline, of its beginning
 	LLVM      string // LLVM IR of all kernels
 	PTX       string // empty until Assemble
 }

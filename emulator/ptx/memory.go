@@ -57,11 +57,22 @@ func (m *Memory) Alloc(name string, size int) (uint64, error) {
 	return m.alloc(name, size)
 }
 
+// Map is Alloc with data for the buffer's contents, not a copy of it.
+func (m *Memory) Map(name string, data []byte) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.place(name, len(data), func() []byte { return data })
+}
+
 func (m *Memory) alloc(name string, size int) (uint64, error) {
+	return m.place(name, size, func() []byte { return make([]byte, size) })
+}
+
+func (m *Memory) place(name string, size int, data func() []byte) (uint64, error) {
 	if size < 0 || size > m.limit-m.used {
 		return 0, fmt.Errorf("buffer %s of %d bytes: %d of %d bytes are in use", name, size, m.used, m.limit)
 	}
-	r := &region{name: name, base: m.next, data: make([]byte, size)}
+	r := &region{name: name, base: m.next, data: data()}
 	m.used += size
 	m.next += uint64(alignUp(size, allocAlign) + allocGap)
 	m.regions = append(m.regions, r)

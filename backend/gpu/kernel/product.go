@@ -105,7 +105,7 @@ func (s Conv) Words() int { return (s.Window.C/s.Groups + 3) / 4 }
 func (s Conv) PackWeights(w []int8) []byte {
 	ig, og := s.Window.C/s.Groups, s.O/s.Groups
 	taps, words := s.Window.Kernel[0]*s.Window.Kernel[1], s.Words()
-	out := make([]byte, s.O*taps*words*4)
+	out := make([]byte, s.PackedBytes())
 	for o := range s.O {
 		for t := range taps {
 			for c := range ig {
@@ -116,6 +116,9 @@ func (s Conv) PackWeights(w []int8) []byte {
 	}
 	return out
 }
+
+// PackedBytes is the size of what PackWeights returns.
+func (s Conv) PackedBytes() int { return s.O * s.Window.Kernel[0] * s.Window.Kernel[1] * s.Words() * 4 }
 
 func (s Conv) emit(k *fn) {
 	w := s.Window
@@ -237,6 +240,9 @@ func (s Depthwise) PackWeights(w []int8) []byte {
 	}
 	return out
 }
+
+// PackedBytes is the size of what PackWeights returns.
+func (s Depthwise) PackedBytes() int { return s.Window.Kernel[0] * s.Window.Kernel[1] * s.Window.C }
 
 func (s Depthwise) emit(k *fn) {
 	w, g := s.Window, s.group()

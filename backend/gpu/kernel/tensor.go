@@ -94,7 +94,7 @@ func (s ConvTensor) PackWeights(w []int8) []byte {
 	_, cols := s.tiles()
 	og, k, pk := s.O/s.Groups, s.K(), s.paddedK()
 	rows := cols * s.Tile.Cols()
-	out := make([]byte, s.Groups*rows*pk)
+	out := make([]byte, s.PackedBytes())
 	for o := range s.O {
 		to := out[((o/og)*rows+o%og)*pk:]
 		for i, v := range w[o*k : (o+1)*k] {
@@ -102,6 +102,12 @@ func (s ConvTensor) PackWeights(w []int8) []byte {
 		}
 	}
 	return out
+}
+
+// PackedBytes is the size of what PackWeights returns.
+func (s ConvTensor) PackedBytes() int {
+	_, cols := s.tiles()
+	return s.Groups * cols * s.Tile.Cols() * s.paddedK()
 }
 
 // chunk is how many bytes of x are copied at once: as many as are sure to lie
