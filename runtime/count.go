@@ -13,7 +13,7 @@ import (
 )
 
 // How much of a program's kernels the PTX emulator runs, in thread instructions.
-// An idle core does some 10⁸ a second.
+// An idle core does 1 to 4·10⁸ a second.
 const (
 	wholeBudget  = 6e8 // a program up to this is run in whole, with its outputs
 	sampleBudget = 3e8 // else samples of thread blocks together, each kernel once

@@ -26,7 +26,8 @@
 //
 // To add an operation on single lanes, add a row in alu32.go, alu64.go or
 // float.go, and a line to the table of ops_test.go that says in Go what it
-// does; a form for vectors is another row in the tables of lanes.go. To add another instruction, add a case in compiler.sel (select.go)
-// with a function that reads the operands by src and dst, which also tell the
-// register allocator what is read and written.
+// does; a form for vectors is another row in the tables of lanes.go. To add another
+// instruction, add a case in compiler.sel (select.go) with a function that reads the
+// operands by src and dst, which also tell the register allocator what is read and
+// written.
 package ptx
