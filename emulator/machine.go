@@ -106,8 +106,9 @@ func (m *Machine) prepare() (err error) {
 }
 
 // Run executes one inference, on one tensor of bytes for each input of the
-// program: little-endian elements of the input's type, row-major. It returns
-// the report and the outputs in the same form; a timing-only run takes nil
+// program: little-endian elements of the input's type, row-major. A run that is
+// given nil for all inputs of states goes on from the run before; one that is given
+// them begins anew. It returns the report and the outputs in the same form; a timing-only run takes nil
 // inputs and returns nil outputs. The report of a functional-only run holds the
 // host's time only. Errors of the program's execution name cluster, instruction
 // and layer.

@@ -30,7 +30,7 @@ type Report struct {
 
 	Counters   timing.Counters `json:"counters"`
 	Bytes      timing.Bytes    `json:"bytes"`
-	Compulsory int64           `json:"compulsory_bytes"` // each weight, input and output once
+	Compulsory int64           `json:"compulsory_bytes"` // each weight, input, output and state once, and what is new of the state
 	Energy     energy.Joules   `json:"energy_j"`         // static power over the interval
 
 	Init  Phase   `json:"init"`
@@ -133,7 +133,7 @@ func peakPerCycle(c *arch.Chip, wbits int) float64 {
 	return float64(c.NumClusters()) * c.CoresPerCluster.Value * c.Array.Rows.Value * float64(c.Cols(wbits)) / float64(c.InputCycles())
 }
 
-// compulsory is the traffic no schedule can avoid.
+// compulsory is the traffic that no schedule avoids which keeps nothing on the chip.
 func compulsory(p *isa.Program) int64 {
 	total := p.WeightBytes
 	for _, list := range [][]isa.IO{p.Inputs, p.Outputs} {
@@ -141,6 +141,10 @@ func compulsory(p *isa.Program) int64 {
 			n, _ := list[i].Bytes() // valid: Load has checked it
 			total += n
 		}
+	}
+	for _, s := range p.States { // of runs behind the first
+		n, _ := p.Inputs[s.Input].Bytes()
+		total += s.Bytes + s.New - n
 	}
 	return total
 }

@@ -122,7 +122,8 @@ var Passes = []Pass{
 // Config says what Run should do. The zero value compiles quantised models and
 // refuses float ones, which need calibration inputs.
 type Config struct {
-	Quant Quantisation // for float models
+	Quant  Quantisation // for float models
+	States []ir.State   // of the graph; each is given one quantisation, so that it can be kept in codes
 
 	StopAfter string                         // name of the last pass to run
 	Disable   []string                       // names of passes to skip
@@ -147,6 +148,7 @@ type Result struct {
 type State struct {
 	ctx    context.Context
 	quant  Quantisation
+	states []ir.State
 	ranges []Range   // by value id, set by calibrate for quantise
 	floors []float64 // by value id, set by calibrate: see masks; nil for none
 	raised []Raised  // set by quantise
@@ -167,7 +169,7 @@ func RunContext(ctx context.Context, g *ir.Graph, cfg Config) (*Result, error) {
 	if err := ir.Verify(g); err != nil {
 		return nil, fmt.Errorf("graph %q before the first pass: %w", g.Name, err)
 	}
-	s := &State{ctx: ctx, quant: cfg.Quant}
+	s := &State{ctx: ctx, quant: cfg.Quant, states: cfg.States}
 	res := &Result{}
 	for i := range Passes {
 		p := &Passes[i]

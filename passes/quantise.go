@@ -51,7 +51,7 @@ func writePairs(g *ir.Graph, s *State, bits int, raised *precision, measure bool
 		q.group[i], q.dq[i] = ir.ValueID(i), ir.NoValue
 	}
 	q.choose()
-	q.unify()
+	q.unify(s.states)
 	q.even()
 	if g.Described() == ir.NoValue {
 		q.correct = newCorrector(q, s.quant.Inputs, measure)
@@ -228,8 +228,9 @@ func (q *quantiser) root(id ir.ValueID) ir.ValueID {
 }
 
 // unify gives concat and those of its operands one quantisation that lose little
-// by it: those that nothing else uses, and those of similar range.
-func (q *quantiser) unify() {
+// by it: those that nothing else uses, and those of similar range. The two ends of
+// a state have one quantisation in any case.
+func (q *quantiser) unify(states []ir.State) {
 	for i := range q.old.Ops {
 		op := &q.old.Ops[i]
 		if op.Kind != ir.Concat || !q.coded[op.Out] {
@@ -243,12 +244,23 @@ func (q *quantiser) unify() {
 			}
 			r := q.ranges[src]
 			if alone || whole.Hi-whole.Lo <= 2*(r.Hi-r.Lo) {
-				a, b := q.root(src), q.root(op.Out)
-				q.group[a] = b
-				q.ranges[b] = Range{min(q.ranges[a].Lo, q.ranges[b].Lo), max(q.ranges[a].Hi, q.ranges[b].Hi)}
+				q.join(src, op.Out)
 			}
 		}
 	}
+	for _, s := range states {
+		in, _ := q.source(q.old.Outputs[s.Out])
+		if id := q.old.Inputs[s.In]; q.coded[id] && q.coded[in] {
+			q.join(in, id)
+		}
+	}
+}
+
+// join gives two values one quantisation, that of the ranges of both.
+func (q *quantiser) join(x, y ir.ValueID) {
+	a, b := q.root(x), q.root(y)
+	q.group[a] = b
+	q.ranges[b] = Range{min(q.ranges[a].Lo, q.ranges[b].Lo), max(q.ranges[a].Hi, q.ranges[b].Hi)}
 }
 
 // source follows movements back to the value whose codes are moved, and reports

@@ -137,8 +137,12 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 	}
 	b.describe(r)
 	if outputs != nil {
-		r.Outputs = describe(outputNames(one.Model.Graph), outputs)
-		if r.Agreement, err = agreement(ctx, one, sets, outputs); err != nil {
+		positions := one.visible()
+		if t.GPU != nil {
+			positions = allOf(len(one.Fixed.Outputs))
+		}
+		r.Outputs = describe(namesOf(one.Model.Graph, positions), outputs)
+		if r.Agreement, err = agreement(ctx, one, sets, outputs, positions); err != nil {
 			return nil, err
 		}
 	}

@@ -109,11 +109,11 @@ func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
-	given, err := givenInputs(o.Inputs)
+	sets, err := givenInputs(o.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	mo.inputs = given
+	mo.inputs = sets[0]
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,23 @@ func TestLlama(t *testing.T) {
 	if least := float64(res.Bytes.DRAM) / (target.Chip.DRAM.GBs.Value * 1e9); res.LatencyS < least || res.LatencyS > 3*least {
 		t.Errorf("takes %.3g s, its DRAM traffic alone %.3g s", res.LatencyS, least)
 	}
+	// With the cache kept on the chip, a step moves less by all of it.
+	mo.States = []string{AutoStates}
+	if m, err = OpenModel("llama3-8b", mo); err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := Prepare(ctx, m, QuantOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, _, err := runPIM(ctx, decoder, target, nil, RunOptions{Mode: TimingOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cache = 2 * 32 * 8 * (tokens - 1) * 128
+	if s := step.State; s == nil || s.ResidentBytes != cache || s.SpilledBytes != 0 || step.Bytes.DRAM > res.Bytes.DRAM-cache || step.LatencyS >= res.LatencyS {
+		t.Errorf("with its cache of %d bytes kept, state %+v, a step moves %d bytes of DRAM in %.3g s, without %d in %.3g s", cache, s, step.Bytes.DRAM, step.LatencyS, res.Bytes.DRAM, res.LatencyS)
+	}
 	if _, _, err := runPIM(ctx, p, target, nil, RunOptions{}); err == nil || !strings.Contains(err.Error(), "described, not stored") {
 		t.Errorf("a run with outputs gives %v", err)
 	}

@@ -20,6 +20,10 @@ import (
 // ModelOptions say how a model is read.
 type ModelOptions struct {
 	Dims map[string]int64 // sizes of symbolic dimensions
+	// States names what a program keeps from run to run: pairs IN=OUT of an input and
+	// the output that becomes it, and AutoStates for those that names give away.
+	// Without any, all inputs are given to, and all outputs taken from, every run.
+	States []string
 
 	inputs []named // tensors the model will be run on, whose shapes bind dimensions too
 }
@@ -39,6 +43,8 @@ type Model struct {
 	Batch       int          // inputs of one run, where it is known which dimension they are, or 0
 
 	bound map[string]int64 // symbolic dimensions that were given a size, but for the batch of one that is built
+
+	States []ir.State // what programs keep from run to run
 
 	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
 }
@@ -151,6 +157,9 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	m.Graph, m.given = g, given
 	if o.Dims != nil {
 		m.bound = o.Dims
+	}
+	if m.States, err = statesOf(g, o.States); err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	m.Opset = parsed.Opsets[""]
 	return m, nil

@@ -60,7 +60,7 @@ func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error
 	if c, ok := p.programs[key]; ok {
 		return c, nil
 	}
-	prog, err := pim.Compile(p.Fixed, t.Chip, pim.Options{Objective: objective, Quant: p.Quant})
+	prog, err := pim.Compile(p.Fixed, t.Chip, pim.Options{Objective: objective, Quant: p.Quant, States: p.States})
 	if err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
 	}
@@ -72,11 +72,16 @@ func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error
 	return c, nil
 }
 
-// run executes one inference, repeat times in the timing model.
+// run executes one inference, repeat times in the timing model. An input that is nil
+// is a state, with which the run goes on from the one before.
 func (c *compiled) run(ctx context.Context, inputs []*ir.Tensor, mode Mode, repeat int, trace io.Writer) (*emulator.Report, []*ir.Tensor, error) {
 	var in [][]byte
 	if mode != TimingOnly {
 		for _, t := range inputs {
+			if t == nil {
+				in = append(in, nil)
+				continue
+			}
 			b, err := binary.Append(nil, binary.LittleEndian, t.Any())
 			if err != nil {
 				return nil, nil, err
@@ -125,7 +130,8 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		Energy:      Energy(r.Energy), Bytes: Bytes(r.Bytes), Compulsory: r.Compulsory,
 		Peak: t.Peak(), HostSPerRun: r.Host.Seconds(),
 		Fallback: []Fallback{}, Outputs: []Output{},
-		Load: &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
+		Load:  &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
+		State: stateOf(p),
 	}
 	if n := explain(r, p, t); n != "" {
 		res.Notes = append(res.Notes, n)

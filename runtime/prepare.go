@@ -36,7 +36,8 @@ type Prepared struct {
 	MACs          int64  // of the model as it came
 	Batch         int    // inputs that Fixed takes at once
 	Fallback      []Fallback
-	Raised        []Raised // layers in higher precision than the rest
+	Raised        []Raised   // layers in higher precision than the rest
+	States        []ir.State // of Fixed, which programs keep from run to run
 	Warnings      []string
 
 	programs map[programKey]*compiled
@@ -53,7 +54,7 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
 	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Batch: 1, Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
-	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump}
+	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump, States: m.States}
 	if p.CameQuantised {
 		p.Quant = "as the model came"
 		if q.Weights != "" && q.Weights != "int8" {
@@ -74,6 +75,7 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	p.Fixed = r.Graph
+	p.keepStates(m.States)
 	p.Raised = raisedOf(r.Raised)
 	p.Quant = withRaised(p.Quant, p.Raised)
 	for _, f := range r.Fallback {

@@ -31,6 +31,10 @@ type Result struct {
 	// inference fetches them.
 	Load *Load `json:"load,omitempty"`
 
+	// State is what the program keeps from run to run; nil where it keeps nothing.
+	// What it took from the first run's inputs is part of Load.
+	State *KeptState `json:"state,omitempty"`
+
 	Fallback    []Fallback `json:"fallback"`
 	Raised      []Raised   `json:"raised,omitempty"` // layers in higher precision than the rest
 	Outputs     []Output   `json:"outputs"`
@@ -65,7 +69,15 @@ type Bytes struct {
 	Network  int64 `json:"network"`
 }
 
-// Load is the one-time cost of loading resident weights.
+// KeptState says where a program keeps the tensors that go from run to run.
+type KeptState struct {
+	Tensors       int   `json:"tensors"`
+	ResidentBytes int64 `json:"resident_bytes"` // in the chip
+	SpilledBytes  int64 `json:"spilled_bytes"`  // in DRAM
+	NewBytes      int64 `json:"new_bytes"`      // of these what a run replaces
+}
+
+// Load is the one-time cost of loading resident weights and state.
 type Load struct {
 	TimeS     float64 `json:"time_s"`
 	EnergyJ   float64 `json:"energy_j"`

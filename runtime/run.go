@@ -20,6 +20,7 @@ type RunOptions struct {
 	Inputs string // file or folder, "" for synthetic inputs
 	Mode   Mode
 	Repeat int // inputs run back to back in the timing model
+	Steps  int // runs whose outputs are computed, each going on from the state the one before left; 0 is 1
 	Trace  io.Writer
 }
 
@@ -41,17 +42,17 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if t.Chip == nil {
 		return nil, fmt.Errorf("%s is a GPU: situ compare --on %s counts what it costs, situ check --executor gpu --on %s compares outputs, and --on cuda runs a model on a GPU of this machine", t.Name, on, on)
 	}
-	given, err := givenInputs(o.Inputs)
+	sets, err := givenInputs(o.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	mo.inputs = given
+	mo.inputs = sets[0]
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err
 	}
 	if m.Program != nil {
-		return runFile(ctx, m.Program, t, given, q, o)
+		return runFile(ctx, m.Program, t, sets, q, o)
 	}
 	if o.Mode != TimingOnly {
 		if err := m.computable(); err != nil {
@@ -66,34 +67,46 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
+	steps, err := p.stepInputs(inputs, sets, o)
+	if err != nil {
+		return nil, err
+	}
 	res, outputs, err := runPIM(ctx, p, t, inputs, o)
 	if err != nil {
 		return nil, err
+	}
+	all := [][]*ir.Tensor{outputs}
+	if len(steps) > 1 {
+		c, err := p.compile(t, pim.Latency)
+		if err != nil {
+			return nil, err
+		}
+		if all, err = c.goOn(ctx, steps, outputs); err != nil {
+			return nil, err
+		}
+		outputs = all[len(all)-1]
 	}
 	r := &RunReport{Title: title(p, true), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
 	p.describe(res)
 	res.perInference(m.batch())
 	if o.Mode != TimingOnly {
-		res.Outputs = describe(outputNames(m.Graph), outputs)
-		res.Agreement, err = agreement(ctx, p, [][]*ir.Tensor{inputs}, outputs)
+		res.Outputs = describe(p.visibleNames(), outputs)
+		res.Agreement, err = p.stepsAgree(ctx, steps, all)
 	}
 	return r, err
 }
 
-// givenInputs reads the first set of inputs of a file or folder; "" names none.
-func givenInputs(path string) ([]named, error) {
+// givenInputs reads the sets of inputs of a file or folder, at least one; "" names
+// one that is nil.
+func givenInputs(path string) ([][]named, error) {
 	if path == "" {
-		return nil, nil
+		return [][]named{nil}, nil
 	}
-	sets, err := readInputs(path)
-	if err != nil {
-		return nil, err
-	}
-	return sets[0], nil
+	return readInputs(path)
 }
 
 // runFile runs a compiled program, which has no graph to compare with.
-func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q QuantOptions, o RunOptions) (*RunReport, error) {
+func runFile(ctx context.Context, p *isa.Program, t *Target, sets [][]named, q QuantOptions, o RunOptions) (*RunReport, error) {
 	c, err := load(p, t.Chip)
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.Model, err)
@@ -106,13 +119,28 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, given []named, q Qu
 	for i := range p.Outputs {
 		names = append(names, p.Outputs[i].Name)
 	}
-	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, given, q, o.Mode)
+	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, sets[0], q, o.Mode)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[int]bool{}
+	for _, s := range p.States {
+		kept[s.Input] = true
+	}
+	steps, err := stepInputs(g, kept, inputs, sets, o)
 	if err != nil {
 		return nil, err
 	}
 	res, outputs, err := runProgram(ctx, c, t, inputs, o)
 	if err != nil {
 		return nil, err
+	}
+	if len(steps) > 1 {
+		all, err := c.goOn(ctx, steps, outputs)
+		if err != nil {
+			return nil, err
+		}
+		outputs = all[len(all)-1]
 	}
 	if o.Mode != TimingOnly {
 		res.Outputs = describe(names, outputs)
@@ -171,13 +199,13 @@ func ownInputs(m *Model, q QuantOptions, n int) ([][]*ir.Tensor, error) {
 // agreement compares outputs of the emulator for a batch of inputs with the
 // evaluator's for each of them on the fixed-point graph, and with those of the model
 // as it came. p takes one input at a time.
-func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs []*ir.Tensor) (*Agreement, error) {
+// Outputs are those at the given positions among the model's.
+func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs []*ir.Tensor, positions []int) (*Agreement, error) {
 	got, err := unstack(outputs, len(inputs))
 	if err != nil {
 		return nil, err
 	}
-	a := &Agreement{BitExact: true}
-	d := difference{exact: true}
+	a := agreeing{exact: true, d: difference{exact: true}}
 	for k, in := range inputs {
 		fixed, err := evaluate(ctx, p.Fixed, in)
 		if err != nil {
@@ -187,16 +215,31 @@ func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs 
 		if err != nil {
 			return nil, err
 		}
-		for i := range fixed {
-			a.BitExact = a.BitExact && sameBits(got[k][i], fixed[i])
-			d.add(compare(got[k][i], float[i], 0))
-		}
+		a.add(got[k], fixed, float, positions)
 	}
-	a.MaxAbsError = d.maxAbs
-	if s := d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
-		a.SQNRdB = &s
+	return a.result(), nil
+}
+
+// agreeing is an Agreement in the making.
+type agreeing struct {
+	exact bool
+	d     difference
+}
+
+// add compares outputs with those of the evaluator at their positions.
+func (a *agreeing) add(got, fixed, float []*ir.Tensor, positions []int) {
+	for k, i := range positions {
+		a.exact = a.exact && sameBits(got[k], fixed[i])
+		a.d.add(compare(got[k], float[i], 0))
 	}
-	return a, nil
+}
+
+func (a *agreeing) result() *Agreement {
+	r := &Agreement{BitExact: a.exact, MaxAbsError: a.d.maxAbs}
+	if s := a.d.sqnr(); !math.IsInf(s, 0) && !math.IsNaN(s) {
+		r.SQNRdB = &s
+	}
+	return r
 }
 
 func outputNames(g *ir.Graph) []string {

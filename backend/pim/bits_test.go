@@ -186,6 +186,8 @@ func dramTraffic(c *arch.Chip, streams []isa.Stream) (n int64) {
 			switch in.Op {
 			case isa.OpLoad, isa.OpStore:
 				n += a[isa.LoadN2] * a[isa.LoadN1] * a[isa.LoadLen]
+			case isa.OpLoadA:
+				n += a[isa.LoadAK] * a[isa.LoadAN]
 			case isa.OpLoadW:
 				n += a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * c.TileBytes(int(a[isa.LoadWWbits]))
 			}

@@ -23,7 +23,7 @@ type Work struct {
 
 // transfers adds inputs and outputs, and what the model is.
 func (l *lowering) transfers(w *Work) {
-	for _, s := range l.steps {
+	for _, s := range l.steps[l.mainFrom:] {
 		switch k := s.kernel.(type) {
 		case *loader:
 			w.InputBytes += s.out.dims.numel() * int64(s.out.elem)
@@ -189,7 +189,7 @@ func (e *Planner) Bound(c *arch.Chip) Work {
 	w.DRAMWrite, w.SPRead = w.OutputBytes, w.OutputBytes
 	cores := float64(c.CoresPerCluster.Int() * int64(c.NumClusters()))
 	var array, loads float64 // cycles of all cores
-	for _, s := range e.l.steps {
+	for _, s := range e.l.steps[e.l.mainFrom:] {
 		switch k := s.kernel.(type) {
 		case *loader, *storer:
 		case *product:
@@ -310,7 +310,7 @@ func (l *lowering) chain() float64 {
 	c := l.chip
 	done := map[*store]float64{}
 	longest := 0.0
-	for _, s := range l.steps {
+	for _, s := range l.steps[l.mainFrom:] {
 		if s.out == nil {
 			continue
 		}

@@ -22,7 +22,7 @@ func (p *plan) check() error {
 		}
 		for j := range i {
 			b := &p.items[j]
-			if a.first <= b.last && b.first <= a.last && *a.addr < *b.addr+b.size && *b.addr < *a.addr+a.size {
+			if a.first <= b.last && b.first <= a.last && !a.apart(b) && *a.addr < *b.addr+b.size && *b.addr < *a.addr+a.size {
 				errs = append(errs, fmt.Errorf("%s at %d, %d bytes, overlaps %s at %d, %d bytes, in steps %d..%d",
 					a.what, *a.addr, a.size, b.what, *b.addr, b.size, max(a.first, b.first), min(a.last, b.last)))
 			}
@@ -65,6 +65,11 @@ func (p *plan) checkStores() []error {
 			if st.addr != *p.items[i].addr || st.size > p.items[i].size {
 				errs = append(errs, fmt.Errorf("%s does not lie where %s did", st.name, p.items[i].what))
 			}
+		}
+	}
+	for st, it := range live {
+		if st.kept && (it.first != 0 || it.last != len(p.steps)-1) {
+			errs = append(errs, fmt.Errorf("%s is a state and lives in steps %d..%d only", st.name, it.first, it.last))
 		}
 	}
 	for _, s := range p.steps {

@@ -15,15 +15,14 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 		case nil:
 		case tooLong:
 			err = fmt.Errorf("model %q takes more than %d instructions on %s", p.g.Name, maxInsts, p.chip.Name)
+		case tooManyTurns:
+			err = fmt.Errorf("the states of model %q have entries of more than %d sizes; keep fewer with --state", p.g.Name, isa.NumRegs-1)
 		default:
 			panic(r)
 		}
 	}()
 	e := &p.emitter
 	e.reset(p)
-	initial = e.begin(0)
-	p.initial(e)
-	main = e.begin(1)
 	barrier := int64(0)
 	meet := func() {
 		barrier++
@@ -32,7 +31,28 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 			e.emit(isa.OpBarrier, barrier, 0, int64(p.clusters))
 		}
 	}
-	for i := 0; i < len(p.steps); {
+	initial = e.begin(0)
+	p.initial(e)
+	p.emitSteps(e, 0, p.mainFrom, meet)
+	p.end(e)
+	main = e.begin(1)
+	p.emitSteps(e, p.mainFrom, len(p.steps), meet)
+	if p.barriers[len(p.steps)] {
+		meet()
+	}
+	for j := range p.clusters {
+		e.cluster = j
+		for k, t := range e.turns[j] {
+			e.emit(isa.OpWrap, int64(k+1), t.step, t.size)
+		}
+		e.emit(isa.OpHalt)
+	}
+	return initial, main, nil
+}
+
+// emitSteps emits the steps from one up to another, which begins no group.
+func (p *plan) emitSteps(e *emitter, from, to int, meet func()) {
+	for i := from; i < to; {
 		s := p.steps[i]
 		e.layer = s.layer
 		if p.barriers[i] {
@@ -49,17 +69,9 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 		i = s.end() + 1
 	}
 	e.layer = -1
-	if p.barriers[len(p.steps)] {
-		meet()
-	}
-	for j := range p.clusters {
-		e.cluster = j
-		e.emit(isa.OpHalt)
-	}
-	return initial, main, nil
 }
 
-// initial emits what runs once: constants and weights that stay.
+// initial emits what runs once but for states: constants and weights that stay.
 func (p *plan) initial(e *emitter) {
 	if p.resident && p.constBytes > 0 {
 		e.cluster = 0
@@ -87,6 +99,10 @@ func (p *plan) initial(e *emitter) {
 		}
 	}
 	e.layer = -1
+}
+
+// end ends the init streams.
+func (p *plan) end(e *emitter) {
 	for j := range p.clusters {
 		e.cluster = j
 		if p.clusters > 1 {
@@ -120,7 +136,7 @@ func (p *plan) emitStep(e *emitter, s *step) {
 	p.emitConstants(e, s)
 	if !p.emitAsBefore(e, s) {
 		begin, start := len(e.stream().Insts), e.half[j]
-		s.kernel.emit(e, part, p.local(s.out, j), p.operands(e, s, nil, nil))
+		s.kernel.emit(e, part, p.turned(e, s, p.local(s.out, j), s.out.store.boxes[j]), p.operands(e, s, nil, nil))
 		insts := e.stream().Insts
 		e.before = emittedStep{s, j, insts[begin:len(insts):len(insts)], start, e.half[j]}
 	}
@@ -298,7 +314,7 @@ func (p *plan) emitPasses(e *emitter, g *group, ps []pass) {
 			ch := s.kernel.(*product).partOf(s.parts[e.cluster]).chunks[e.chunk]
 			out = out.along(3, s.out.off[3]+ch.c0, s.out.off[3]+ch.c0+ch.n)
 		}
-		e.transfer(isa.OpStore, out, b.home(), b.place(ps[i].holds[k], ps[i].slot[k]), b.st.elem)
+		e.transfer(isa.OpStore, out, p.turned(e, s, b.home(), b.whole()), b.place(ps[i].holds[k], ps[i].slot[k]), b.st.elem)
 	}
 	load(0)
 	for i := range ps {
@@ -309,7 +325,7 @@ func (p *plan) emitPasses(e *emitter, g *group, ps []pass) {
 			e.layer = s.layer
 			var dst view
 			if k := g.resultBuffer(n, s.out); k < 0 {
-				dst = p.local(s.out, e.cluster)
+				dst = p.turned(e, s, p.local(s.out, e.cluster), s.out.store.boxes[e.cluster])
 			} else {
 				if n < g.last && !q.fresh[k].empty() {
 					p.keep(e, &g.bufs[k], k, before(i), q)
@@ -345,11 +361,15 @@ func (p *plan) send(e *emitter, s *step) {
 		return
 	}
 	st := s.out.store
-	p.repeat(e, st, 1+slices.Index(st.writers, s), 2, func(e *emitter) { p.sendFrom0(e, s) })
+	if _, ok := s.kernel.(*updater); ok { // by registers of the cluster
+		p.sendFrom(e, s, st.addr)
+		return
+	}
+	p.repeat(e, st, 1+slices.Index(st.writers, s), 2, func(e *emitter) { p.sendFrom(e, s, 0) })
 }
 
-// sendFrom0 is send where the store lies at address 0.
-func (p *plan) sendFrom0(e *emitter, s *step) {
+// sendFrom is send where the store lies at an address.
+func (p *plan) sendFrom(e *emitter, s *step, addr int64) {
 	st := s.out.store
 	own := s.out.inStore(s.parts[e.cluster])
 	type group struct {
@@ -359,7 +379,8 @@ func (p *plan) sendFrom0(e *emitter, s *step) {
 	var g group
 	flush := func() {
 		if g.count > 0 && !(g.count == 1 && g.first == e.cluster) {
-			e.transfer(isa.OpSend, g.what, dense(0, g.box, st.elem), dense(0, st.boxes[e.cluster], st.elem), st.elem, int64(g.first), int64(g.count))
+			to, from := dense(addr, g.box, st.elem), dense(addr, st.boxes[e.cluster], st.elem)
+			e.transfer(isa.OpSend, g.what, p.turned(e, s, to, g.box), p.turned(e, s, from, st.boxes[e.cluster]), st.elem, int64(g.first), int64(g.count))
 		}
 		g = group{}
 	}

@@ -25,7 +25,8 @@ const (
 type Options struct {
 	Clusters  int // that one copy of the program uses; 0 lets the compiler choose
 	Objective Objective
-	Quant     string // for people: how the model was quantised; derived when empty
+	Quant     string     // for people: how the model was quantised; derived when empty
+	States    []ir.State // of the graph, which the program keeps from run to run; a Planner has its own
 }
 
 // Compile places the fixed-point graph g on a chip and returns its program. The
@@ -49,7 +50,7 @@ func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error)
 
 // choose lowers g and plans its program.
 func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
-	l, err := lower(g, c)
+	l, err := lower(g, c, opt.States...)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (l *lowering) leastWeights() int64 {
 }
 
 // shares of the weight SRAM that are tried for weights that stay.
-var shares = []float64{0.5, 0}
+var shares = []float64{0.875, 0.5, 0}
 
 // place maps and places a plan that is split and whose weights are known to fit
 // or to be streamed. When they are streamed, it takes the share of the weight SRAM for
@@ -271,11 +272,15 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 	for i, t := range p.outputs {
 		home(t.store)
 		regions = append(regions, p.regionsOf(t.store, p.storer(t).parts)...)
-		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.g.Outputs[i]), t))
+		prog.Outputs = append(prog.Outputs, ioOf(p.g.Value(p.outputIDs[i]), t))
 	}
+	prog.States = p.describedStates()
 	for _, st := range p.stores {
 		if st.spilled && !st.inner && !st.input && !st.output && !st.constant() {
 			home(st)
+			if st.kept {
+				regions = append(regions, p.regionsOf(st, p.homes(st))...)
+			}
 		}
 	}
 	prog.DRAMBytes = end
@@ -383,15 +388,30 @@ func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 	return regions
 }
 
-// homes returns the parts of an input by the clusters whose dies keep them. What one
-// cluster would load alone, because the needs of several overlap, but stays in DRAM
-// is spread over the dies, along the outermost dimension that is long enough: the
-// channels of one die would be all that the cache of a language model is read from.
+// homes returns the parts of an input or state by the clusters whose dies keep them.
+// What stays in DRAM and would load some die more than others, because the needs of
+// clusters overlap, is spread over the dies, along the outermost dimension that is long
+// enough: the channels of one die would be all that the cache of a language model is
+// read from.
 func (p *plan) homes(st *store) []box {
-	parts, all := st.writers[0].parts, whole(st.dims)
+	first, all := st.writers[0], whole(st.dims)
+	parts := make([]box, p.clusters)
+	for j, b := range first.parts {
+		parts[j] = first.out.inStore(b)
+		for axis := range all.hi { // what lies beside a state lies where that does
+			if !b.empty() && b.ext(axis) == first.out.dims[axis] {
+				parts[j] = parts[j].along(axis, 0, all.hi[axis])
+			}
+		}
+	}
 	perDie := int(p.chip.ClustersPerDie.Int())
 	dies := (p.clusters + perDie - 1) / perDie
-	if !st.spilled || dies == 1 || parts[0] != all {
+	each := make([]int64, dies)
+	for j, b := range parts {
+		each[j/perDie] += b.numel()
+	}
+	const uneven = 5. / 4
+	if !st.spilled || dies == 1 || float64(slices.Max(each)) <= uneven*float64(all.numel())/float64(dies) {
 		return parts
 	}
 	axis := 0

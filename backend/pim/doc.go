@@ -46,6 +46,12 @@
 // operand goes into the weight SRAMs while it runs, behind the weights, in two
 // halves; what is spilled goes there from DRAM.
 //
+// A state, such as the cache of a decoder, is a store that lives from the first step
+// to the last and on (state.go). Steps that take it from an input run once, in the
+// init streams; the last steps of a run, updaters, put what is new into its place, which
+// an address register moves on from run to run. keep.go says which states stay in the
+// scratchpads, and on which clusters.
+//
 // A group is a row of steps cut into strips of its last result. A strip works
 // its way back: each step computes what the next one needs and the strip before
 // has not left behind. Single steps with spilled operands are groups of one.
@@ -54,8 +60,8 @@
 //
 // geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go,
 // rules_pair.go; the kernels vector.go, window.go, product.go, pair.go with access.go
-// and pair_map.go, move.go, float.go; fold.go; cost.go, mapping.go, split.go,
-// weights.go, place.go, spill.go, cutting.go, traffic.go, fuse.go; image.go, emit.go,
+// and pair_map.go, move.go, float.go; state.go; fold.go; cost.go, mapping.go,
+// split.go, keep.go, weights.go, place.go, spill.go, cutting.go, traffic.go, fuse.go; image.go, emit.go,
 // codegen.go; compile.go and check.go. The programs in
 // testdata show what comes out.
 //

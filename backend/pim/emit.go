@@ -22,6 +22,7 @@ type emitter struct {
 	half    []int64         // of each cluster: accumulator half that is free next
 	ring    []ring          // of each cluster: weight SRAM for streamed weights
 	written []int64         // of each cluster: half of the weight SRAM for activations that is next
+	turns   [][]turn        // of each cluster: address registers that go round
 	direct  bool            // the second operand of the product at hand is read from DRAM
 	chunk   int             // which chunk of columns a product emits, −1 for all
 	before  emittedStep
@@ -110,11 +111,12 @@ func (e *emitter) reset(p *plan) {
 	e.args.reset()
 	*e = emitter{
 		chip: p.chip, args: e.args, phases: e.phases, half: zeroed(e.half, p.clusters), ring: slices.Grow(e.ring[:0], p.clusters)[:p.clusters],
-		written: zeroed(e.written, p.clusters), chunk: -1, layer: -1, src: e.src, used: slices.Grow(e.used[:0], len(p.layers))[:len(p.layers)],
+		written: zeroed(e.written, p.clusters), turns: slices.Grow(e.turns[:0], p.clusters)[:p.clusters], chunk: -1, layer: -1, src: e.src, used: slices.Grow(e.used[:0], len(p.layers))[:len(p.layers)],
 	}
 	clear(e.used)
 	for j := range e.ring {
 		e.ring[j] = ring{base: p.ringBase, end: p.ringEnd, held: e.ring[j].held[:0]}
+		e.turns[j] = e.turns[j][:0]
 	}
 }
 

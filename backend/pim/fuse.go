@@ -130,19 +130,20 @@ func (p *plan) formGroups(fusions [][]fusion, room int64) bool {
 // mayFollow reports whether step j may stand in a group that starts with step i
 // and holds all between.
 func (p *plan) mayFollow(i, j int) bool {
-	return p.steps[i].joins() && p.steps[j].joins()
+	return p.steps[i].joins() && p.steps[j].joins() && p.steps[i].once == p.steps[j].once
 }
 
 // joins reports whether s may stand in a group of several steps.
 func (s *step) joins() bool {
 	cuts := s.cuts()
-	return !s.isTransfer() && cuts[1] && cuts[2]
+	_, updates := s.kernel.(*updater)
+	return !s.isTransfer() && !updates && cuts[1] && cuts[2]
 }
 
 // staysInside reports whether what s writes may exist in strips only.
 func (s *step) staysInside() bool {
 	st := s.out.store
-	return len(st.writers) == 1 && !st.output && !st.whole && s.out.dims == st.dims
+	return len(st.writers) == 1 && !st.output && !st.kept && !st.whole && s.out.dims == st.dims
 }
 
 // fusion returns a group of steps i..j, and false when it is not possible or can

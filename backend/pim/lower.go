@@ -27,6 +27,10 @@ type lowering struct {
 	raw    map[ir.ValueID]bool // products whose int32 sums exist as plain integers
 
 	inputs, outputs []*tensor
+	outputIDs       []ir.ValueID // of the outputs that are not states
+	states          []*state
+	once, dropped   []bool // by operator: runs once, and has no result that anything wants
+	mainFrom        int    // first step that does not run once
 
 	tables   []table // of gathers
 	least    []box   // see leastParts
@@ -40,9 +44,9 @@ type lowering struct {
 	placing  placing
 }
 
-// lower returns the steps of g, or an error that lists every operator the back
-// end cannot take.
-func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
+// lower returns the steps of g, which keeps states, or an error that lists every
+// operator the back end cannot take.
+func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
 	g, err := ir.Unblocked(g)
 	if err != nil {
 		return nil, err
@@ -55,7 +59,10 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 			}
 		}
 	}
-	for _, id := range g.Inputs {
+	if err := l.findStates(states); err != nil {
+		return nil, err
+	}
+	for i, id := range g.Inputs {
 		t, err := l.fresh(id)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", g.Value(id).Name, err)
@@ -65,21 +72,44 @@ func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
 		l.inputs = append(l.inputs, t)
 		l.layers = append(l.layers, isa.Layer{Name: t.name, Op: "input"})
 		l.steps = append(l.steps, &step{kernel: &loader{}, layer: int32(len(l.layers) - 1), out: t})
+		for _, st := range l.states {
+			if st.In == i {
+				l.beginState(st, t)
+			}
+		}
 	}
 	for i := range g.Ops {
+		if l.dropped[i] {
+			continue
+		}
 		l.op, l.opened = &g.Ops[i], false
+		n := len(l.steps)
 		if err := l.operator(); err != nil {
 			l.faults = append(l.faults, fmt.Errorf("%s %q: %w", l.op.Kind, l.op.Name, err))
+			continue
+		}
+		for _, s := range l.steps[n:] {
+			if s.once = l.once[i]; s.once {
+				s.out.store.kept = true
+			}
 		}
 	}
 	if err := errors.Join(l.faults...); err != nil {
 		return nil, fmt.Errorf("the PIM back end does not take these operators:\n%w", err)
 	}
-	for _, id := range g.Outputs {
+	for i, id := range g.Outputs {
+		if l.isState(i) {
+			continue
+		}
 		if err := l.output(id); err != nil {
 			return nil, err
 		}
+		l.outputIDs = append(l.outputIDs, id)
 	}
+	if err := l.updateStates(); err != nil {
+		return nil, err
+	}
+	l.onceFirst()
 	for _, st := range l.stores {
 		if st.absent > 0 && !st.remote {
 			return nil, fmt.Errorf("constant %q is described, not stored: only weights of products and tables that rows are looked up in may be", st.name)
@@ -358,7 +388,7 @@ func (l *lowering) output(id ir.ValueID) error {
 	}
 	l.layers = append(l.layers, isa.Layer{Name: v.Name, Op: "output"})
 	l.opened = true
-	if s := t.store; !t.isWhole() || s.constant() || s.input || s.output {
+	if s := t.store; !t.isWhole() || s.constant() || s.input || s.output || s.kept {
 		t = l.copied(t)
 	}
 	t.store.output = true

@@ -31,6 +31,7 @@ type store struct {
 	bordered bool  // some reader wants a border
 	input    bool  // filled by the user, in DRAM
 	output   bool  // wanted by the user, in DRAM
+	kept     bool  // holds a state, from run to run
 	dram     int64 // home in DRAM of inputs, outputs and spilled stores, else −1
 
 	index   int
@@ -130,6 +131,7 @@ type step struct {
 	near  []*step
 	sends bool   // some cluster needs what another computes in it
 	alike []bool // of each cluster: it does as the one before, see plan.alikeClusters; nil if not known
+	once  bool   // it runs before the first run alone, to take a state from an input
 
 	blobs  []blob // constants, one for each different part
 	blobOf []int  // of each cluster, index in blobs

@@ -135,7 +135,7 @@ func (p *plan) placePairs() int64 {
 	most := int64(0)
 	for _, s := range p.steps {
 		if k, ok := s.kernel.(*pair); ok {
-			_, rows := k.problem(k.out.indices(s.parts[0], k.size))
+			_, rows := k.problem(k.out.indices(firstOf(s.parts), k.size))
 			k.m = k.mapping(p.chip, rows)
 			k.once = k.m.unitK >= k.k || rows <= int64(k.m.rows)
 			if !k.m.vector {

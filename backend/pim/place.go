@@ -44,6 +44,19 @@ type item struct {
 	heirs       []*store // what takes over its place in turn
 }
 
+// apart reports whether two buffers are of states that lie on different clusters.
+func (a *item) apart(b *item) bool {
+	if a.store == nil || b.store == nil || !a.store.kept || !b.store.kept {
+		return false
+	}
+	for j := range a.store.boxes {
+		if !a.store.boxes[j].empty() && !b.store.boxes[j].empty() {
+			return false
+		}
+	}
+	return true
+}
+
 // pageSize returns the alignment of buffers: the scoreboard has at most 8192
 // pages of at least 64 bytes.
 func pageSize(bytes int64) int64 {
@@ -70,6 +83,7 @@ func (p *plan) placeBuffers() error {
 	slices.SortStableFunc(p.inOrder, func(a, b *store) int { return cmp.Compare(a.firstWriter(), b.firstWriter()) })
 	p.makeBlobs()
 	p.resident = p.constBytes <= size/4
+	p.spillStates(size)
 	for {
 		p.orderSteps()
 		err := p.settle()
@@ -112,7 +126,14 @@ func (p *plan) orderSteps() {
 	}
 	dirty := map[*store]bool{}
 	any := false
+	updated := false
 	for i, s := range p.steps {
+		if i == p.mainFrom {
+			clear(dirty) // the init streams end with a meeting
+		}
+		if _, ok := s.kernel.(*updater); ok && !updated && (s.out.store.spilled || s.sends) {
+			p.barriers[i], updated = true, true // others may still read what is replaced
+		}
 		for _, t := range s.in {
 			if dirty[t.store] {
 				p.barriers[i] = true
@@ -158,7 +179,7 @@ func (p *plan) collect(room int64) error {
 	p.placing.starts = starts
 	since := 0 // first step after the last barrier
 	for i, s := range p.steps {
-		if p.barriers[i] {
+		if p.barriers[i] || i == p.mainFrom {
 			since = i
 		}
 		starts[i] = i
@@ -182,6 +203,9 @@ func (p *plan) collect(room int64) error {
 		for _, r := range st.readers {
 			last = max(last, r.end())
 		}
+		if st.kept {
+			first, last = 0, len(p.steps)-1
+		}
 		if st.over != nil {
 			k := st.over.item
 			st.item = k
@@ -192,7 +216,14 @@ func (p *plan) collect(room int64) error {
 		st.item = len(p.items)
 		p.items = append(p.items, item{what: st.name, size: roundUp(st.size, p.align), first: first, last: last, addr: &st.addr, store: st})
 	}
+	kept := slices.Max(p.keptLoads())
+	for i := range live {
+		live[i] = kept
+	}
 	for k := range p.items {
+		if p.items[k].store.kept {
+			continue
+		}
 		for i := p.items[k].first; i <= p.items[k].last; i++ {
 			live[i] += p.items[k].size
 		}
@@ -255,7 +286,7 @@ func (p *plan) inherit() {
 
 func (p *plan) canInherit(s *step, t *tensor) bool {
 	from, to := t.store, s.out.store
-	if from == to || from.spilled || to.spilled || from.constant() || len(to.writers) != 1 || t.reshaped ||
+	if from == to || from.spilled || to.spilled || from.kept || to.kept || from.constant() || len(to.writers) != 1 || t.reshaped ||
 		t.dims != from.dims || s.out.dims != to.dims || from.dims != to.dims || from.holding.id != to.holding.id {
 		return false
 	}
@@ -308,7 +339,7 @@ func (p *plan) pack(size int64) bool {
 	for i, it := range order {
 		near = near[:0]
 		for _, o := range order[:i] {
-			if o.first > it.last || it.first > o.last {
+			if o.first > it.last || it.first > o.last || o.apart(it) {
 				continue
 			}
 			k := len(near)
@@ -351,10 +382,10 @@ func (p *plan) spillOne() bool {
 		}
 	}
 	var worst *store
-	pick := func(all bool) {
+	pick := func(all, kept bool) {
 		for i := range p.items {
 			it := &p.items[i]
-			if it.store == nil || !all && (it.first > peak || peak > it.last) || worst != nil && it.size <= worst.size {
+			if it.store == nil || kept && !it.store.kept || !all && (it.first > peak || peak > it.last) || worst != nil && it.size <= worst.size {
 				continue
 			}
 			worst = it.store
@@ -365,11 +396,19 @@ func (p *plan) spillOne() bool {
 			}
 		}
 	}
-	if pick(false); worst == nil {
-		pick(true)
+	// A state costs DRAM one reading a run, other stores that and a writing.
+	if pick(false, true); worst == nil {
+		pick(false, false)
+	}
+	if worst == nil {
+		pick(true, false)
 	}
 	if worst == nil {
 		return false
+	}
+	if worst.kept {
+		p.spillKept(slices.Max(p.keptLoads()) - p.chip.Scratchpad.Bytes.Int()/spillStep)
+		return true
 	}
 	worst.spilled = true
 	return true

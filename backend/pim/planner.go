@@ -15,14 +15,15 @@ import (
 // those that do not, and packs no weights. A Planner is not safe for concurrent use.
 type Planner struct {
 	g       *ir.Graph
+	states  []ir.State
 	lowered []*lowering
 	l       *lowering // the one in use
 }
 
-// NewPlanner lowers g. The error names every operator that the back end does
-// not take; c may be any chip.
-func NewPlanner(g *ir.Graph, c *arch.Chip) (*Planner, error) {
-	e := &Planner{g: g}
+// NewPlanner lowers g, whose programs keep states. The error names every operator
+// that the back end does not take; c may be any chip.
+func NewPlanner(g *ir.Graph, c *arch.Chip, states ...ir.State) (*Planner, error) {
+	e := &Planner{g: g, states: states}
 	return e, e.on(c)
 }
 
@@ -33,7 +34,7 @@ func (e *Planner) on(c *arch.Chip) error {
 		e.l.on(c)
 		return nil
 	}
-	l, err := lower(e.g, c)
+	l, err := lower(e.g, c, e.states...)
 	if err != nil {
 		return err
 	}

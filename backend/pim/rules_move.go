@@ -389,6 +389,7 @@ func (l *lowering) moveStore(s, to *store, off dims) {
 		}
 		to.tens = append(to.tens, t)
 	}
+	to.kept = to.kept || s.kept
 	to.bordered = to.bordered || s.bordered
 	if s.bordered {
 		to.fill = s.fill

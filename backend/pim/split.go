@@ -14,6 +14,7 @@ type plan struct {
 	cycles   int64  // estimate, without what spilling and streaming cost
 	barriers []bool // before a step, and before the end
 
+	keeping keeping
 	scratchpad
 	share    float64 // of the weight SRAM that is for weights that stay, when others are streamed
 	ringBase int64   // weight SRAM of each core: where streamed weights go
@@ -42,9 +43,10 @@ func (p *plan) split() {
 	}
 	p.cycles = 0
 	p.barriers = nil
-	for _, s := range p.steps {
+	p.beginKeeping()
+	for _, s := range p.steps[p.mainFrom:] {
 		switch s.kernel.(type) {
-		case *loader, *storer:
+		case *loader, *storer, *updater:
 		default:
 			p.cycles += p.splitStep(s)
 		}
@@ -57,17 +59,23 @@ func (p *plan) split() {
 // splitAs splits a step in parts of which the number is known.
 func (s *step) splitAs(split int32, parts []box) { s.split, s.parts = split, parts }
 
-// splitTransfer splits a step that loads an input or stores an output, by how the
-// steps are split that read or write it.
+// splitTransfer splits a step that loads an input, stores an output, or begins or
+// updates a state, by how the steps are split that read or write it.
 func (p *plan) splitTransfer(s *step) {
 	m := &p.splits
 	var share func() []box
-	switch s.kernel.(type) {
-	case *loader:
+	k, updates := s.kernel.(*updater)
+	_, stores := s.kernel.(*storer)
+	switch {
+	case updates:
+		m.start(s.index, p.clusters)
+		m.with(s.out.store.readers)
+		share = func() []box { return p.updateParts(s, k) }
+	case isLoader(s) || s.once:
 		m.start(s.index, p.clusters)
 		m.with(s.out.store.readers)
 		share = func() []box { return p.loadParts(s.out) }
-	case *storer:
+	case stores:
 		m.start(s.index, p.clusters)
 		m.with(s.in[0].store.writers)
 		share = func() []box { return p.storeParts(s.in[0]) }
@@ -81,6 +89,9 @@ func (p *plan) splitTransfer(s *step) {
 		m.shares[key] = split
 	}
 	s.splitAs(split, m.lists[split])
+	if s.parts == nil {
+		p.splitStep(s)
+	}
 }
 
 // splitNumbers returns how each step is split.
@@ -108,11 +119,13 @@ func (p *plan) splitStep(s *step) int64 {
 	rest := p.fetches.rest[:0]
 	for i := range ways {
 		w := &ways[i]
-		c := candidate{index: i, more: w.join + max(w.fetch, w.floor)}
+		first := firstOf(w.parts)
+		c := candidate{index: i, keep: p.keepCycles(s, w.parts)}
+		c.more = w.join + max(w.fetch, w.floor) + c.keep
 		if isProduct {
-			c.least = p.maps.least(k.problem(w.parts[0]), 1) + c.more
+			c.least = p.maps.least(k.problem(first), 1) + c.more
 		} else {
-			c.cycles = s.kernel.cycles(p.chip, w.parts[0])
+			c.cycles = s.kernel.cycles(p.chip, first)
 			c.least = c.cycles + c.more
 		}
 		rest = append(rest, c)
@@ -137,18 +150,25 @@ func (p *plan) splitStep(s *step) int64 {
 		}
 		w := &ways[c.index]
 		if isProduct {
-			c.cycles = k.cycles(p.chip, w.parts[0])
+			c.cycles = k.cycles(p.chip, firstOf(w.parts))
 		}
 		if c.cycles+c.more >= limit {
 			continue
 		}
-		c.cycles += w.join
+		c.cycles += w.join + c.keep
 		if c.cycles += p.fetchTime(s, w, limit-c.cycles); c.cycles < limit {
 			best, cycles = c.index, c.cycles
 		}
 	}
 	s.splitAs(ways[best].split, ways[best].parts)
+	p.keepOn(s)
 	return cycles
+}
+
+// firstOf returns the first part that is not empty.
+func firstOf(parts []box) box {
+	i := slices.IndexFunc(parts, func(b box) bool { return !b.empty() })
+	return parts[max(i, 0)]
 }
 
 // candidate is a way to split a step on the chip at hand.
@@ -156,6 +176,7 @@ type candidate struct {
 	index         int
 	cycles, least int64 // of the kernel, and no more than all together
 	more          int64 // what has to be fetched and joined, or less
+	keep          int64 // of that, states that DRAM gives
 }
 
 // candidates lists ways to split a step over clusters: not at all, along one
@@ -199,6 +220,7 @@ func (p *plan) candidates(s *step) [][]box {
 			}
 		}
 	}
+	out = p.elsewhere(s, out)
 	add := func(parts []box) {
 		if !slices.ContainsFunc(out, func(o []box) bool { return slices.Equal(o, parts) }) {
 			out = append(out, parts)
@@ -264,7 +286,7 @@ func (p *plan) joinCycles(s *step, parts []box) int64 {
 	}
 	worst := int64(0)
 	meet := func() {
-		n := runCycles(parts[0], s.out.dims, int64(s.out.elem), p.chip.NoC.LinkBytes.Int())
+		n := runCycles(firstOf(parts), s.out.dims, int64(s.out.elem), p.chip.NoC.LinkBytes.Int())
 		worst = max(worst, n+meetCycles(p.chip, p.clusters))
 	}
 	if beside := p.aligned(s); beside != nil && !slices.Equal(beside, parts) {
@@ -492,24 +514,21 @@ func zeroed(s []int64, n int) []int64 {
 }
 
 // loadParts shares an input among the clusters that need it, without overlap,
-// so that it is read from DRAM once.
+// so that it is read from DRAM once: of several that need the same the first reads it.
 func (p *plan) loadParts(t *tensor) []box {
-	needs := make([]box, p.clusters)
-	for _, r := range t.store.readers {
-		for i, in := range r.in {
-			if in.store != t.store {
-				continue
-			}
-			for j := range needs {
-				if j < len(r.parts) {
-					needs[j] = needs[j].hull(r.needs(i, r.parts[j]).and(whole(t.store.dims)))
-				}
-			}
+	full := whole(t.dims)
+	needs := p.needsOf(t)
+	for j := range needs {
+		needs[j] = needs[j].and(full)
+	}
+	each := slices.Clone(needs)
+	for j := range each {
+		if slices.Contains(each[:j], each[j]) {
+			each[j] = box{}
 		}
 	}
-	full := whole(t.store.dims)
-	if partition(needs, full) {
-		return needs
+	if partition(each, full) {
+		return each
 	}
 	parts := make([]box, p.clusters)
 	// Along the axis in which the needs begin at different places, each cluster

@@ -329,8 +329,11 @@ func (p *plan) holdingOf(st *store) *holding {
 				}
 			}
 		}
-		h.got[j] = got
-		b = b.hull(got)
+		h.got[j], h.boxes[j] = got, b
+	}
+	p.keepWhole(st, h.got)
+	for j := range h.boxes {
+		b := h.boxes[j].hull(h.got[j])
 		if st.whole && !b.empty() {
 			b = whole(st.dims)
 		}

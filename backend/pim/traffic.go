@@ -8,7 +8,7 @@ package pim
 // for products in strips the order of loops that needs fewer.
 func (p *plan) traffic() int64 {
 	n := int64(0)
-	for i := 0; i < len(p.steps); {
+	for i := p.mainFrom; i < len(p.steps); {
 		s := p.steps[i]
 		for j := range p.clusters {
 			switch {

@@ -54,6 +54,7 @@ func compareCmd() *cobra.Command {
 		},
 	}
 	mf.add(c.Flags())
+	mf.addStates(c.Flags())
 	qf.add(c.Flags())
 	c.Flags().StringVar(&on, "on", "corsair-card,h100", "targets: names of presets or architecture files, separated by commas")
 	c.Flags().StringVar(&html, "html", "", "also write a self-contained page to this file")

@@ -13,11 +13,19 @@ import (
 
 // modelFlags are the flags of every command that reads a model.
 type modelFlags struct {
-	dims map[string]string
+	dims   map[string]string
+	keeps  bool // programs of the command keep state
+	states []string
 }
 
 func (f *modelFlags) add(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&f.dims, "dim", nil, "bind a symbolic dimension, as in --dim N=1; repeatable")
+}
+
+// addStates adds the flag of the commands whose programs keep state.
+func (f *modelFlags) addStates(fs *pflag.FlagSet) {
+	f.keeps = true
+	fs.StringSliceVar(&f.states, "state", nil, "keep a state from run to run: an input and the output that becomes it, IN=OUT; repeatable. Pairs named as exporters do are found; none keeps only those given")
 }
 
 func (f *modelFlags) options() (runtime.ModelOptions, error) {
@@ -28,6 +36,9 @@ func (f *modelFlags) options() (runtime.ModelOptions, error) {
 			return o, fmt.Errorf("--dim %s=%s: the size of a dimension is a positive integer", name, v)
 		}
 		o.Dims[name] = n
+	}
+	if f.keeps {
+		o.States = append([]string{runtime.AutoStates}, f.states...)
 	}
 	return o, nil
 }

@@ -18,7 +18,7 @@ func runCmd() *cobra.Command {
 	var qf quantFlags
 	var on, inputs, outputs, trace string
 	var functional, timing, force bool
-	var repeat int
+	var repeat, steps int
 	c := &cobra.Command{
 		Use:   "run MODEL",
 		Short: "Run a model or a compiled program on one target",
@@ -49,10 +49,13 @@ inputs are used.`,
 					return err
 				}
 			}
-			o := runtime.RunOptions{Inputs: inputs, Repeat: repeat}
+			if steps < 1 {
+				return fmt.Errorf("--steps %d: at least 1", steps)
+			}
+			o := runtime.RunOptions{Inputs: inputs, Repeat: repeat, Steps: steps}
 			if n, ok := runtime.CUDATarget(on); ok {
-				if functional || timing || trace != "" {
-					return fmt.Errorf("--functional-only, --timing-only and --trace are of the emulator; %s is a device", on)
+				if functional || timing || trace != "" || steps > 1 {
+					return fmt.Errorf("--functional-only, --timing-only, --trace and --steps are of the emulator; %s is a device", on)
 				}
 				return runDevice(cmd, args[0], n, mo, qf.o, o, outputs, force)
 			}
@@ -96,6 +99,7 @@ inputs are used.`,
 		},
 	}
 	mf.add(c.Flags())
+	mf.addStates(c.Flags())
 	qf.add(c.Flags())
 	fs := c.Flags()
 	fs.StringVar(&on, "on", "corsair-card", "target: a preset, an architecture file, or cuda for a GPU of this machine")
@@ -105,6 +109,7 @@ inputs are used.`,
 	fs.BoolVar(&functional, "functional-only", false, "compute outputs only, no time or energy")
 	fs.BoolVar(&timing, "timing-only", false, "time and energy only: needs no inputs and no weights")
 	fs.IntVar(&repeat, "repeat", 1, "run the inputs this often, one after the other")
+	fs.IntVar(&steps, "steps", 1, "run this many steps, each going on with the state that the one before left; inputs of later steps come from further test_data_set_* folders, or repeat; outputs are the last step's")
 	fs.BoolVar(&force, "force", false, "replace files that exist")
 	return c
 }
@@ -169,6 +174,7 @@ package llvm), plan.json (buffers and launches) and constants.bin.`,
 		},
 	}
 	mf.add(c.Flags())
+	mf.addStates(c.Flags())
 	qf.add(c.Flags())
 	fs := c.Flags()
 	fs.StringVar(&on, "on", "corsair-card", "target: a preset or an architecture file")

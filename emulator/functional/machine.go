@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"situ/arch"
@@ -75,19 +76,22 @@ func LimitsOf(p *isa.Program) effect.Limits {
 // Run executes one inference: it puts the inputs into DRAM, runs the main
 // streams (before the first time also the init streams) and returns the
 // outputs. Tensors are little-endian bytes of their element type, row-major.
-// The errors name the input, or the cluster and instruction at fault.
+// A run that is given the inputs of the program's states begins with these, by the
+// init streams; one that is given nil for all of them goes on with what the run
+// before left. The errors name the input, or the cluster and instruction at fault.
 func (m *Machine) Run(ctx context.Context, inputs [][]byte) (outputs [][]byte, err error) {
 	p := m.prog
 	if len(inputs) != len(p.Inputs) {
 		return nil, fmt.Errorf("%d inputs given, the program has %d", len(inputs), len(p.Inputs))
 	}
-	if !m.ready {
-		if err := m.runStreams(ctx, "init", p.Init); err != nil {
-			return nil, err
-		}
-		m.ready = true
+	begins, err := m.begins(inputs)
+	if err != nil {
+		return nil, err
 	}
 	for i := range p.Inputs {
+		if inputs[i] == nil && !begins && m.isState(i) {
+			continue
+		}
 		to, err := m.tensor(&p.Inputs[i])
 		if err != nil {
 			return nil, err
@@ -97,7 +101,18 @@ func (m *Machine) Run(ctx context.Context, inputs [][]byte) (outputs [][]byte, e
 		}
 		copyTensor(to, inputs[i], p.Inputs[i].DType)
 	}
+	if begins {
+		m.ready = false
+		for i := range m.sched.runs {
+			m.sched.runs[i].cursor.Reset()
+		}
+		if err := m.runStreams(ctx, "init", p.Init); err != nil {
+			return nil, err
+		}
+		m.ready = true
+	}
 	if err := m.runStreams(ctx, "main", p.Main); err != nil {
+		m.ready = m.ready && len(p.States) == 0 // what they hold is not known
 		return nil, err
 	}
 	outputs = make([][]byte, len(p.Outputs))
@@ -110,6 +125,29 @@ func (m *Machine) Run(ctx context.Context, inputs [][]byte) (outputs [][]byte, e
 		copyTensor(outputs[i], from, p.Outputs[i].DType)
 	}
 	return outputs, nil
+}
+
+// begins reports whether a run starts with the init streams: the first one, and
+// those that are given the tensors of states.
+func (m *Machine) begins(inputs [][]byte) (bool, error) {
+	given, first := 0, -1
+	for _, s := range m.prog.States {
+		switch {
+		case inputs[s.Input] != nil:
+			given++
+		case first < 0:
+			first = s.Input
+		}
+	}
+	if first >= 0 && (given > 0 || !m.ready) {
+		return false, fmt.Errorf("input %s is missing: a first run needs all %d tensors that the program keeps, a later one all of them or none", m.prog.Inputs[first].Name, len(m.prog.States))
+	}
+	return given > 0 || !m.ready, nil
+}
+
+// isState reports whether input i is where a state comes from.
+func (m *Machine) isState(i int) bool {
+	return slices.ContainsFunc(m.prog.States, func(s isa.State) bool { return s.Input == i })
 }
 
 // tensor returns the place of a tensor in DRAM.

@@ -37,11 +37,11 @@ type Step struct {
 }
 
 // Start puts the cursor before the first instruction of a valid stream, which
-// must not change while it is walked.
-func (c *Cursor) Start(s *isa.Stream) {
-	c.stream, c.pc, c.loops = s, 0, c.loops[:0]
-	c.regs = [isa.NumRegs]int64{}
-}
+// must not change while it is walked. Registers keep their values.
+func (c *Cursor) Start(s *isa.Stream) { c.stream, c.pc, c.loops = s, 0, c.loops[:0] }
+
+// Reset makes all registers zero.
+func (c *Cursor) Reset() { c.regs = [isa.NumRegs]int64{} }
 
 // Next moves to the next instruction and reports false at the end of the
 // stream. Loops and register operations are executed and yielded as well,
@@ -71,6 +71,9 @@ func (c *Cursor) Next(st *Step) (bool, error) {
 		c.regs[in.Args[isa.SetReg]] = in.Args[isa.SetImm]
 	case isa.OpAddi:
 		c.regs[in.Args[isa.AddiReg]] += in.Args[isa.AddiImm]
+	case isa.OpWrap:
+		r := &c.regs[in.Args[isa.WrapReg]]
+		*r = (*r + in.Args[isa.WrapImm]) % in.Args[isa.WrapSize]
 	default:
 		return true, c.resolve(st)
 	}

@@ -52,6 +52,36 @@ func TestLoopsAndRegisters(t *testing.T) {
 	}
 }
 
+// TestRegistersStay: registers keep their values from stream to stream, and what goes
+// round comes back to its start.
+func TestRegistersStay(t *testing.T) {
+	s := &isa.Stream{Insts: []isa.Inst{fill(isa.Addr(5, 4)), {Op: isa.OpWrap, Args: []int64{4, 16, 48}}}, Layer: make([]int32, 2)}
+	var c Cursor
+	var at []int64
+	for n := range 6 {
+		if n == 5 {
+			c.Reset()
+		}
+		c.Start(s)
+		var st Step
+		for {
+			ok, err := c.Next(&st)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			if st.Op == isa.OpFill {
+				at = append(at, st.Args[0])
+			}
+		}
+	}
+	if want := []int64{5, 21, 37, 5, 21, 5}; !slices.Equal(at, want) {
+		t.Errorf("filled at %v, want %v", at, want)
+	}
+}
+
 func TestAddressFaults(t *testing.T) {
 	for _, x := range []int64{-8, 1 << 48} {
 		_, err := walk(t, set(3, x), fill(isa.Addr(7, 3)))

@@ -171,7 +171,7 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 		return v, nil
 	}
 	ref := &ev.s.Models[k.model]
-	o := runtime.ModelOptions{Dims: map[string]int64{}}
+	o := runtime.ModelOptions{Dims: map[string]int64{}, States: []string{runtime.AutoStates}}
 	for d, n := range ref.Dims {
 		o.Dims[d] = n
 	}

@@ -78,7 +78,23 @@ func Compare(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) err
 	row("  DRAM × compulsory", func(r *runtime.Result) string {
 		return fmt.Sprintf("%.2f", float64(r.Bytes.DRAM)/float64(max(1, r.Compulsory)))
 	})
-	row("resident weights, loaded once", func(r *runtime.Result) string {
+	kept := slices.ContainsFunc(rs, func(r *runtime.Result) bool { return r.State != nil })
+	keptRow := func(name string, f func(*runtime.KeptState) int64) {
+		row(name, func(r *runtime.Result) string {
+			if r.State == nil {
+				return ""
+			}
+			return Bytes(f(r.State))
+		})
+	}
+	keptRow("state kept from run to run", func(s *runtime.KeptState) int64 { return s.ResidentBytes + s.SpilledBytes })
+	keptRow("  of that in DRAM", func(s *runtime.KeptState) int64 { return s.SpilledBytes })
+	keptRow("  replaced by a run", func(s *runtime.KeptState) int64 { return s.NewBytes })
+	load := "resident weights, loaded once"
+	if kept {
+		load = "weights and state, loaded once"
+	}
+	row(load, func(r *runtime.Result) string {
 		if r.Load == nil {
 			return ""
 		}

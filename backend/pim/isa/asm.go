@@ -144,6 +144,9 @@ func init() {
 		}},
 		"input":  {6, func(a *assembler, f *fields) { a.p.Inputs = append(a.p.Inputs, f.tensor()) }},
 		"output": {6, func(a *assembler, f *fields) { a.p.Outputs = append(a.p.Outputs, f.tensor()) }},
+		"state": {5, func(a *assembler, f *fields) {
+			a.p.States = append(a.p.States, State{Input: int(f.bounded(0, math.MaxInt32)), Output: f.string(), Bytes: f.int(), New: f.int(), Spilled: f.bool()})
+		}},
 		"layer": {4, func(a *assembler, f *fields) {
 			a.p.Layers = append(a.p.Layers, Layer{Name: f.string(), Op: f.string(), MACs: f.int(), Mapping: f.string()})
 		}},
@@ -212,6 +215,12 @@ func (f *fields) bounded(lo, hi int64) int64 {
 		f.err = errors.Join(f.err, err)
 		return 0
 	}
+	return x
+}
+
+func (f *fields) bool() bool {
+	x, err := strconv.ParseBool(f.string())
+	f.err = errors.Join(f.err, err)
 	return x
 }
 

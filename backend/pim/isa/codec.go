@@ -9,11 +9,11 @@ import (
 )
 
 // FormatVersion is the version of the .pim container that Encode writes.
-const FormatVersion = 2
+const FormatVersion = 3
 
 // ISAVersion is the version of the instruction table. It grows whenever an
 // existing opcode's number or operand list changes; a test holds the table to it.
-const ISAVersion = 4
+const ISAVersion = 5
 
 // The ways in which a file can be no program for this build or this machine.
 // Errors of Decode and CheckArch wrap one of them.
@@ -170,9 +170,16 @@ func splitFile(data []byte) (sections [numSections][]byte, err error) {
 // writer appends values to a section.
 type writer struct{ data []byte }
 
-func (w *writer) uint(x uint64)   { w.data = binary.AppendUvarint(w.data, x) }
-func (w *writer) int(x int64)     { w.data = binary.AppendVarint(w.data, x) }
-func (w *writer) f32(x float32)   { w.uint(uint64(math.Float32bits(x))) }
+func (w *writer) uint(x uint64) { w.data = binary.AppendUvarint(w.data, x) }
+func (w *writer) int(x int64)   { w.data = binary.AppendVarint(w.data, x) }
+func (w *writer) f32(x float32) { w.uint(uint64(math.Float32bits(x))) }
+func (w *writer) bool(b bool) {
+	if b {
+		w.uint(1)
+	} else {
+		w.uint(0)
+	}
+}
 func (w *writer) string(s string) { w.uint(uint64(len(s))); w.data = append(w.data, s...) }
 
 // reader takes values from a section. After the first fault it yields zeros and
@@ -205,6 +212,14 @@ func (r *reader) int() int64 {
 }
 
 func (r *reader) f32() float32 { return math.Float32frombits(uint32(r.uint())) }
+
+func (r *reader) bool() bool {
+	x := r.uint()
+	if x > 1 {
+		r.fail(fmt.Errorf("%d is neither 0 nor 1", x))
+	}
+	return x == 1
+}
 
 func (r *reader) string() string {
 	n := r.count()

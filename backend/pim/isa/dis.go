@@ -62,6 +62,9 @@ func (d *disassembler) header() {
 	for _, x := range p.Outputs {
 		d.tensor(".output", &x)
 	}
+	for _, s := range p.States {
+		d.printf(".state %d %q %d %d %t\n", s.Input, s.Output, s.Bytes, s.New, s.Spilled)
+	}
 	for i, l := range p.Layers {
 		d.printf(".layer %q %q %d %q ; %d\n", l.Name, l.Op, l.MACs, l.Mapping, i)
 	}

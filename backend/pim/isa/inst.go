@@ -70,6 +70,9 @@ const (
 	// Products of two activations, the second in DRAM.
 	OpLoadA
 
+	// Control again.
+	OpWrap
+
 	numOps
 )
 

@@ -607,4 +607,9 @@ const (
 	LoadAZero   = 7
 	LoadAKsplit = 8
 	LoadARsplit = 9
+
+	// wrap
+	WrapReg  = 0
+	WrapImm  = 1
+	WrapSize = 2
 )

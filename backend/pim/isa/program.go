@@ -61,8 +61,19 @@ type Stream struct {
 // ConstBytes returns how many bytes of the DRAM, from address 0, hold constants.
 func (p *Program) ConstBytes() int64 { return int64(len(p.Consts)) + p.DescribedBytes }
 
+// State is a tensor that a program keeps from one run of Main to the next. Init
+// takes it from an input, which is given for the first run only; Main replaces part
+// of it, or all.
+type State struct {
+	Input   int    // index in Program.Inputs
+	Output  string // of the model, which it becomes
+	Bytes   int64  // as the program keeps it
+	New     int64  // of these, what one run replaces
+	Spilled bool   // it lies in DRAM
+}
+
 // Program is compiled for one architecture. Init runs once and makes weights
-// resident; Main runs once an inference.
+// and state resident; Main runs once an inference.
 type Program struct {
 	Model       string
 	Arch        string   // name of the architecture
@@ -83,6 +94,7 @@ type Program struct {
 	WeightSRAMBytes  int64 // of one core
 
 	Inputs, Outputs []IO
+	States          []State
 	Layers          []Layer
 	Fallbacks       []Fallback
 

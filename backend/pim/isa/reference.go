@@ -20,8 +20,9 @@ unless one needs what another writes. Times and energies are not part of the
 instruction set: they come from the architecture.
 
 An operand is one integer. Addresses are an immediate plus an address register
-r1 to r15 (r0 is zero) and count bytes, as steps do. Operands left out in text
-are 1 for a count and 0 otherwise. An instruction that moves n2 × n1 runs walks
+r1 to r15 (r0 is zero) and count bytes, as steps do. Registers are 0
+before the init streams and keep their values from there to the main streams and
+from run to run. Operands left out in text are 1 for a count and 0 otherwise. An instruction that moves n2 × n1 runs walks
 the outer count first, then the inner one, then len contiguous bytes.
 Activations are unsigned 8-bit codes, accumulators 32-bit integers that wrap.
 Plain numbers have the width of their type, little endian; a bool is a byte, 0 or

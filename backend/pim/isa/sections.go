@@ -34,6 +34,14 @@ func encodeMeta(p *Program) []byte {
 			w.int(int64(io.Zero))
 		}
 	}
+	w.uint(uint64(len(p.States)))
+	for _, s := range p.States {
+		w.int(int64(s.Input))
+		w.string(s.Output)
+		w.int(s.Bytes)
+		w.int(s.New)
+		w.bool(s.Spilled)
+	}
 	w.uint(uint64(len(p.Layers)))
 	for _, l := range p.Layers {
 		w.string(l.Name)
@@ -75,6 +83,9 @@ func decodeMeta(r *reader, p *Program) {
 			io.Addr, io.Scale, io.Zero = r.int(), r.f32(), int32(r.int())
 			*ios = append(*ios, io)
 		}
+	}
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		p.States = append(p.States, State{Input: int(r.int()), Output: r.string(), Bytes: r.int(), New: r.int(), Spilled: r.bool()})
 	}
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		p.Layers = append(p.Layers, Layer{Name: r.string(), Op: r.string(), MACs: r.int(), Mapping: r.string()})

@@ -746,4 +746,12 @@ var table = [numOps]Info{
 			{"rsplit", KCount, "replicas: cores along the input vectors"},
 		},
 	},
+	OpWrap: {Mnemonic: "wrap", Unit: UnitCtrl, Reads: "register", Writes: "register",
+		Doc: "adds to an address register and takes the rest by size, so that what it points to goes round",
+		Operands: []Operand{
+			{"reg", KReg, "register"},
+			{"imm", KCount, "addend"},
+			{"size", KCount, "size"},
+		},
+	},
 }

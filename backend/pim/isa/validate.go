@@ -78,6 +78,17 @@ func (v *validator) program() {
 	for i := range p.Outputs {
 		v.tensor("output", &p.Outputs[i])
 	}
+	inputs := map[int]bool{}
+	for i, s := range p.States {
+		v.where = fmt.Sprintf("state %d", i)
+		switch {
+		case s.Input < 0 || s.Input >= len(p.Inputs) || inputs[s.Input]:
+			v.faultf("is of input %d: want one of the %d inputs, each once", s.Input, len(p.Inputs))
+		case s.Bytes < 0 || s.New < 0 || s.New > s.Bytes:
+			v.faultf("replaces %d of %d bytes", s.New, s.Bytes)
+		}
+		inputs[s.Input] = true
+	}
 	for i, l := range p.Layers {
 		if l.MACs < 0 {
 			v.where = fmt.Sprintf("layer %d", i)
