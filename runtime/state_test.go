@@ -45,7 +45,7 @@ func TestSteps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			res, first, err := runPIM(ctx, p, target, in, RunOptions{})
+			res, _, err := runPIM(ctx, p, target, in, RunOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,8 @@ func TestSteps(t *testing.T) {
 			if c, err = load(prog, target.Chip); err != nil {
 				t.Fatal(err)
 			}
-			if _, first, err = c.run(ctx, in, FunctionalOnly, 1, nil); err != nil {
+			_, first, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+			if err != nil {
 				t.Fatal(err)
 			}
 			all, err := c.goOn(ctx, steps, first)
