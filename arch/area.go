@@ -11,7 +11,7 @@ import (
 // the order of a description.
 func FigurePaths() []string {
 	var paths []string
-	for _, l := range leaves(reflect.ValueOf(&Chip{}).Elem(), "") {
+	for _, l := range leaves(reflect.ValueOf(&Chip{}).Elem()) {
 		if l.figure != nil {
 			paths = append(paths, l.path)
 		}

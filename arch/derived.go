@@ -93,7 +93,7 @@ func (a Arch) WriteTable(w io.Writer) error {
 		if a, err := c.Area(); err == nil {
 			fmt.Fprintf(tw, "area\t%.3g mm², between %.3g and %.3g\n", a.Total().Mid, a.Total().Low, a.Total().High)
 		}
-		ls = leaves(reflect.ValueOf(c).Elem(), "")
+		ls = leaves(reflect.ValueOf(c).Elem())
 	} else if g := a.GPU; g != nil {
 		p := g.Derived()
 		fmt.Fprintf(tw, "peak, int8\t%.4g TOPS\n", p.Int8TOPS)
@@ -102,7 +102,7 @@ func (a Arch) WriteTable(w io.Writer) error {
 		fmt.Fprintf(tw, "L2\t%s at %.4g TB/s\n", bytesText(g.L2.Bytes.Value), p.L2TBs)
 		fmt.Fprintf(tw, "DRAM\t%s at %.4g GB/s\n", bytesText(g.DRAM.Bytes.Value), p.DRAMGBs)
 		fmt.Fprintf(tw, "tensor cores limit from\t%.4g operations a DRAM byte\n", p.RidgeOpsPerByte)
-		ls = leaves(reflect.ValueOf(g).Elem(), "")
+		ls = leaves(reflect.ValueOf(g).Elem())
 	}
 	fmt.Fprintf(tw, "\nfigure\tvalue\t\tsource\n")
 	for _, l := range ls {

@@ -178,7 +178,7 @@ func TestPowerLimitsHold(t *testing.T) {
 func TestVariantStatesOnlyDifferences(t *testing.T) {
 	card, chiplet := load(t, "corsair-card").Chip, load(t, "corsair-chiplet").Chip
 	var differ []string
-	a, b := leaves(reflect.ValueOf(card).Elem(), ""), leaves(reflect.ValueOf(chiplet).Elem(), "")
+	a, b := leaves(reflect.ValueOf(card).Elem()), leaves(reflect.ValueOf(chiplet).Elem())
 	for i := range a {
 		if a[i].figure != nil && *a[i].figure != *b[i].figure {
 			differ = append(differ, a[i].path)
@@ -194,12 +194,12 @@ func TestFingerprint(t *testing.T) {
 	base := load(t, "corsair-card").Chip
 	want := base.Fingerprint()
 	seen := map[[32]byte]string{want: "unchanged"}
-	for i, l := range leaves(reflect.ValueOf(base).Elem(), "") {
+	for i, l := range leaves(reflect.ValueOf(base).Elem()) {
 		if l.figure == nil {
 			continue
 		}
 		c := load(t, "corsair-card").Chip
-		f := leaves(reflect.ValueOf(c).Elem(), "")[i].figure
+		f := leaves(reflect.ValueOf(c).Elem())[i].figure
 		f.Source, f.Confidence = "elsewhere", "M"
 		if c.Fingerprint() != want {
 			t.Errorf("%s: the source enters the fingerprint", l.path)
@@ -225,7 +225,7 @@ func TestFingerprint(t *testing.T) {
 
 func TestDescriptionFields(t *testing.T) {
 	for _, v := range []any{&Chip{}, &GPU{}} {
-		for _, l := range leaves(reflect.ValueOf(v).Elem(), "") {
+		for _, l := range leaves(reflect.ValueOf(v).Elem()) {
 			if c := l.field.Tag.Get("check"); c != "" && c != "count" && c != "fraction" {
 				t.Errorf("%T.%s: unknown check %q", v, l.path, c)
 			}

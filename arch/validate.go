@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
+	"sync"
 )
 
 // leaf is a figure or text of a description, found by walking its fields.
@@ -23,25 +25,54 @@ func (l leaf) optional() bool { return l.figure != nil && l.field.Tag.Get("optio
 
 // leaves lists the figures and texts of a description struct in the order of its
 // fields.
-func leaves(v reflect.Value, path string) []leaf {
-	var ls []leaf
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		key := f.Tag.Get("yaml")
-		if key == "" || v.Field(i).Kind() != reflect.Struct {
-			continue
-		}
-		p := join(path, key)
-		switch x := v.Field(i).Addr().Interface().(type) {
+func leaves(v reflect.Value) []leaf {
+	known, ok := layouts.Load(v.Type())
+	if !ok {
+		known, _ = layouts.LoadOrStore(v.Type(), layout(v.Type(), "", nil))
+	}
+	places := known.([]place)
+	ls := make([]leaf, len(places))
+	for i := range places {
+		p := &places[i]
+		ls[i] = leaf{path: p.path, field: p.field}
+		switch x := v.FieldByIndex(p.index).Addr().Interface().(type) {
 		case *Figure:
-			ls = append(ls, leaf{path: p, field: f, figure: x})
+			ls[i].figure = x
 		case *Text:
-			ls = append(ls, leaf{path: p, field: f, text: x})
-		default:
-			ls = append(ls, leaves(v.Field(i), p)...)
+			ls[i].text = x
 		}
 	}
 	return ls
+}
+
+// place is where a figure or text is in a description struct.
+type place struct {
+	path  string
+	field reflect.StructField
+	index []int
+}
+
+// layouts holds the places in each description struct by its type.
+var layouts sync.Map
+
+// layout lists the places in a struct that is at some path and index of another.
+func layout(t reflect.Type, path string, index []int) []place {
+	var ps []place
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "" || f.Type.Kind() != reflect.Struct {
+			continue
+		}
+		at := append(slices.Clone(index), i)
+		switch f.Type {
+		case reflect.TypeFor[Figure](), reflect.TypeFor[Text]():
+			ps = append(ps, place{join(path, key), f, at})
+		default:
+			ps = append(ps, layout(f.Type, join(path, key), at)...)
+		}
+	}
+	return ps
 }
 
 // Validate reports all problems of the description, see Chip.Validate.
@@ -62,7 +93,7 @@ func (a Arch) Validate() error {
 func (c *Chip) Validate() error {
 	v := checker{where: c.where}
 	v.head(c.Name, c.Kind, "pim")
-	v.leaves(leaves(reflect.ValueOf(c).Elem(), ""))
+	v.leaves(leaves(reflect.ValueOf(c).Elem()))
 	if len(v.errs) > 0 {
 		return errors.Join(v.errs...) // relations between bad figures mean nothing
 	}
@@ -100,7 +131,7 @@ func (c *Chip) Validate() error {
 func (g *GPU) Validate() error {
 	v := checker{where: g.where}
 	v.head(g.Name, g.Kind, "gpu")
-	v.leaves(leaves(reflect.ValueOf(g).Elem(), ""))
+	v.leaves(leaves(reflect.ValueOf(g).Elem()))
 	if len(v.errs) > 0 {
 		return errors.Join(v.errs...)
 	}
@@ -191,7 +222,7 @@ func (v *checker) origin(path, source, confidence string) {
 func (c *Chip) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte("situ chip 1\n"))
-	for _, l := range leaves(reflect.ValueOf(c).Elem(), "") {
+	for _, l := range leaves(reflect.ValueOf(c).Elem()) {
 		if l.figure == nil || l.optional() || l.field.Tag.Get("energy") != "" {
 			continue
 		}

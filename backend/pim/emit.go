@@ -44,10 +44,10 @@ func (e *emitter) emit(op isa.Op, args ...int64) []int64 {
 		panic(tooLong{})
 	}
 	s := e.stream()
-	args = e.args.keep(args)
-	s.Insts = append(s.Insts, isa.Inst{Op: op, Args: args})
+	kept := e.args.keep(args)
+	s.Insts = append(s.Insts, isa.Inst{Op: op, Args: kept})
 	e.inLayer(s, 1)
-	return args
+	return kept
 }
 
 // again appends instructions that have been emitted before to the stream of the
@@ -81,15 +81,18 @@ type arena struct {
 // keep returns a copy of operands.
 func (a *arena) keep(args []int64) []int64 {
 	for ; a.at < len(a.pieces); a.at++ {
-		b := a.pieces[a.at]
-		if n := len(b); cap(b)-n >= len(args) {
-			b = append(b, args...)
-			a.pieces[a.at] = b
-			return b[n:len(b):len(b)]
+		if b := a.pieces[a.at]; cap(b)-len(b) >= len(args) {
+			break
 		}
 	}
-	a.pieces = append(a.pieces, make([]int64, 0, max(4096, len(args))))
-	return a.keep(args)
+	if a.at == len(a.pieces) {
+		a.pieces = append(a.pieces, make([]int64, 0, max(4096, len(args))))
+	}
+	b := a.pieces[a.at]
+	n := len(b)
+	b = append(b, args...)
+	a.pieces[a.at] = b
+	return b[n:len(b):len(b)]
 }
 
 // reset gives the memory to other operands.

@@ -378,7 +378,7 @@ func (k *product) emitStrip(e *emitter, p *part, ch *chunk, out box, dst, s view
 	}
 	to := out.lo
 	to[3] = ch.c0
-	args := []int64{dst.at(to), acc, e.params + ch.params, int64(out.ext(1)), dst.st[1], int64(out.ext(2)), dst.st[2], int64(ch.n), int64(4 * ch.n)}
+	args := append(make([]int64, 0, 12), dst.at(to), acc, e.params+ch.params, int64(out.ext(1)), dst.st[1], int64(out.ext(2)), dst.st[2], int64(ch.n), int64(4*ch.n))
 	if k.raw {
 		e.emit(isa.OpStoreAcc, args...)
 		return

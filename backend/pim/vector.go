@@ -95,8 +95,8 @@ func (k *addMul) emit(e *emitter, out box, dst view, src []view) {
 		sa, sb, fa, fb, nums = sb, sa, fb, fa, k.ba
 	}
 	runs(out.dims(), [3][4]int64{dst.st, sa, sb}, [3]int64{1, 1, 1}, 3, 2, [3]bool{2: true}, func(off [3]int64, l [mostLoops]level, n int64, still [3]bool) {
-		args := []int64{to + off[0], fa + off[1], fb + off[2],
-			l[0].n, l[0].st[0], l[0].st[1], l[0].st[2], l[1].n, l[1].st[0], l[1].st[1], l[1].st[2], n}
+		args := append(make([]int64, 0, 24), to+off[0], fa+off[1], fb+off[2],
+			l[0].n, l[0].st[0], l[0].st[1], l[0].st[2], l[1].n, l[1].st[0], l[1].st[1], l[1].st[2], n)
 		args = append(args, nums[:k.n]...)
 		bStep := int64(1)
 		if still[2] {
