@@ -3,6 +3,7 @@ package pim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"situ/internal/fixed"
@@ -145,7 +146,7 @@ func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 	if len(op.In) > 2 && op.In[2] >= 0 && !l.g.IsConst(op.In[2]) {
 		return errors.New("its bias is not constant")
 	}
-	least, most, sums := k.scanWeights()
+	least, most, sums := k.scanWeights(l.g.Value(op.In[1]).Type.DType)
 	k.rq.bias = make([]int32, k.cout)
 	var bias []int32
 	if len(op.In) > 2 && op.In[2] >= 0 {
@@ -255,10 +256,11 @@ func productAct(a ir.Attr) *ir.Act {
 }
 
 // scanWeights returns the range of the weights less their zero points, and
-// their sum for each channel of the result. Of described weights the range is
-// that of their type; their sums are the channels' numbers, since constants of
-// real weights differ from cluster to cluster, too.
-func (k *product) scanWeights() (least, most int32, sums []int32) {
+// their sum for each channel of the result. The range may be that of their type
+// where the arrays multiply all of it. Of described weights it is that; their sums
+// are the channels' numbers, since constants of real weights differ from cluster to
+// cluster, too.
+func (k *product) scanWeights(t ir.DType) (least, most int32, sums []int32) {
 	sums = make([]int32, k.cout)
 	if k.w.described != ir.Invalid {
 		for c := range sums {
@@ -267,12 +269,42 @@ func (k *product) scanWeights() (least, most int32, sums []int32) {
 		lo, hi := k.w.described.IntRange()
 		return int32(lo), int32(hi), sums
 	}
-	if k.w.s8 != nil {
+	switch {
+	case t == ir.I8 && k.w.s8 != nil && !slices.ContainsFunc(k.w.zero, func(z int32) bool { return z != 0 }):
+		least, most = math.MinInt8, math.MaxInt8
+		k.sumWeights(sums)
+	case k.w.s8 != nil:
 		least, most = scan(k.w.s8, k, sums)
-	} else {
+	default:
 		least, most = scan(k.w.u8, k, sums)
 	}
 	return least, most, sums
+}
+
+// sumWeights sums the weights of each channel of the result, whose zero points are 0.
+func (k *product) sumWeights(sums []int32) {
+	if k.w.so == 1 { // [k][o]
+		for row := range slices.Chunk(k.w.s8, k.cout) {
+			for o, v := range row {
+				sums[o] += int32(v)
+			}
+		}
+		return
+	}
+	for o := range sums {
+		row := k.w.s8[o*k.w.so : (o+1)*k.w.so]
+		var a, b, c, d int32
+		for ; len(row) >= 4; row = row[4:] {
+			a += int32(row[0])
+			b += int32(row[1])
+			c += int32(row[2])
+			d += int32(row[3])
+		}
+		for _, v := range row {
+			a += int32(v)
+		}
+		sums[o] = a + b + c + d
+	}
 }
 
 func scan[T int8 | uint8](data []T, k *product, sums []int32) (least, most int32) {

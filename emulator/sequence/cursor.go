@@ -34,6 +34,7 @@ type Step struct {
 	Index int     // in the stream
 	Layer int32   // −1 for none
 	Args  []int64 // addresses resolved; valid until the next step
+	Plain bool    // no address is indexed: Args are those of the stream
 }
 
 // Start puts the cursor before the first instruction of a valid stream, which
@@ -52,7 +53,7 @@ func (c *Cursor) Next(st *Step) (bool, error) {
 		return false, nil
 	}
 	in := &c.stream.Insts[c.pc]
-	st.Op, st.Index, st.Layer, st.Args = in.Op, c.pc, c.stream.Layer[c.pc], in.Args
+	st.Op, st.Index, st.Layer, st.Args, st.Plain = in.Op, c.pc, c.stream.Layer[c.pc], in.Args, true
 	c.pc++
 	switch in.Op {
 	case isa.OpHalt:
@@ -82,15 +83,14 @@ func (c *Cursor) Next(st *Step) (bool, error) {
 
 // resolve replaces indexed addresses by plain ones, in a copy.
 func (c *Cursor) resolve(st *Step) error {
-	copied := false
 	for _, i := range addresses[st.Op] {
 		imm, reg := isa.SplitAddr(st.Args[i])
 		if reg == 0 {
 			continue
 		}
-		if !copied {
+		if st.Plain {
 			st.Args = c.args[:copy(c.args[:], st.Args)]
-			copied = true
+			st.Plain = false
 		}
 		x := imm + c.regs[reg]
 		if x < 0 || x >= 1<<48 {

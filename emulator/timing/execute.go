@@ -1,8 +1,6 @@
 package timing
 
 import (
-	"fmt"
-
 	"situ/backend/pim/isa"
 	"situ/emulator/effect"
 	"situ/emulator/sequence"
@@ -11,35 +9,32 @@ import (
 // execute books one instruction other than control.
 func (m *model) execute(id int, st *sequence.Step) error {
 	k, l := &m.clusters[id], m.layer(st.Layer)
-	m.eff.Of(st.Op, st.Args, &m.shape)
-	if err := m.eff.Check(m.limits); err != nil {
+	d, err := m.decode(st)
+	if err != nil {
 		return err
 	}
 	l.Counters.Instructions++
 	unit := st.Op.Info().Unit
-	regions := m.eff.Regions()
+	regions := d.eff.Regions()
 	var start, end int64
-	switch st.Op {
-	case isa.OpMVM:
-		start, end = m.mvm(k, st.Args, &l.Counters)
+	switch {
+	case st.Op == isa.OpMVM:
+		start, end = m.mvm(k, d, st.Args, &l.Counters)
 		end += m.ps(m.pipeline)
-	case isa.OpLoad, isa.OpStore, isa.OpLoadW, isa.OpSend, isa.OpStoreW, isa.OpGatherD, isa.OpLoadA:
+	case moves(unit):
 		ready := max(k.issue, k.free[unit])
 		for i := range regions {
 			ready = m.ready(k, st.Args, st.Op, &regions[i], ready)
 		}
-		start, end = m.move(id, st, ready, &l.Counters)
+		start, end = m.move(id, st, regions, ready, &l.Counters)
 	default:
-		v, ok := m.vectorCostOf(st.Op, st.Args)
-		if !ok {
-			return fmt.Errorf("the timing model has no cost for it")
-		}
+		v := &d.vector
 		v.count(&l.Counters)
 		start = max(k.issue, k.free[unit])
 		for i := range regions {
 			start = m.ready(k, st.Args, st.Op, &regions[i], start)
 		}
-		end = m.contend(k, unit, start, start+m.ps(v.cycles(&m.rates)), v.spRead, v.spWrite)
+		end = m.contend(k, unit, start, start+d.ps, v.spRead, v.spWrite)
 		k.free[unit] = end
 		for i := range regions {
 			k.set(&regions[i], end)
@@ -109,13 +104,12 @@ func clustersOf(op isa.Op, a []int64) (first, count int) {
 }
 
 // mvm books a product; its regions are source, weights, accumulators.
-func (m *model) mvm(k *cluster, a []int64, c *Counters) (start, end int64) {
-	regions := m.eff.Regions()
-	v := m.mvmCostOf(a)
-	v.count(c, a[isa.MVMAccumulate] != 0, k.arrays.reuses(&v))
+func (m *model) mvm(k *cluster, d *decoded, a []int64, c *Counters) (start, end int64) {
+	regions, v := d.eff.Regions(), &d.mvm
+	v.count(c, a[isa.MVMAccumulate] != 0, k.arrays.reuses(v))
 	weights := k.ws.ready(&regions[1], k.issue)
 	operands := k.acc.ready(&regions[2], k.sp.ready(&regions[0], k.issue))
-	start, end = k.arrays.run(&v, &m.rates, weights, operands)
+	start, end = k.arrays.run(v, &m.rates, weights, operands)
 	end = m.contend(k, isa.UnitArray, start, end, v.reads, 0)
 	k.arrays.last = end
 	k.free[isa.UnitArray] = end
@@ -177,14 +171,14 @@ func (m *model) moved(op isa.Op, a []int64) (bytes, cycles int64) {
 }
 
 // move books a load, store, loadw, storew, loada or send that may start at ready.
-func (m *model) move(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
-	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
+func (m *model) move(id int, st *sequence.Step, regions []effect.Region, ready int64, c *Counters) (start, end int64) {
+	k, a := &m.clusters[id], st.Args
 	unit := st.Op.Info().Unit
 	switch st.Op {
 	case isa.OpStoreW, isa.OpLoadA:
-		return m.storeW(id, st, ready, c)
+		return m.storeW(id, st, regions, ready, c)
 	case isa.OpGatherD:
-		return m.gather(id, st, ready, c)
+		return m.gather(id, st, regions, ready, c)
 	}
 	bytes, cycles := m.moved(st.Op, a)
 	switch st.Op {

@@ -2,6 +2,7 @@ package timing
 
 import (
 	"situ/backend/pim/isa"
+	"situ/emulator/effect"
 	"situ/emulator/sequence"
 )
 
@@ -82,8 +83,8 @@ const dramBurst = 64
 
 // gather books a gatherd that may start at ready. Its time does not depend on
 // the indices: each entry is a burst of its own.
-func (m *model) gather(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
-	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
+func (m *model) gather(id int, st *sequence.Step, regions []effect.Region, ready int64, c *Counters) (start, end int64) {
+	k, a := &m.clusters[id], st.Args
 	unit := st.Op.Info().Unit
 	n1, n, size := a[isa.GatherDN1], a[isa.GatherDN1]*a[isa.GatherDN2], a[isa.GatherDLen]
 	index := n1 * isa.DType(a[isa.GatherDType]).Size()

@@ -89,7 +89,7 @@ type model struct {
 	finish []int64
 	queue  queue
 	gates  map[gateKey]*gate
-	eff    effect.Effect
+	instructions
 	st     sequence.Step
 	to     receivers
 	latest int64 // of the transfer at hand
@@ -144,6 +144,7 @@ func (m *model) reset(p *isa.Program, c *arch.Chip, limits *effect.Limits, obser
 // release gives the memory to the next run, but for what it does not own.
 func (m *model) release() {
 	m.prog, m.limits, m.observe, m.out, m.finish, m.st = nil, nil, nil, nil, nil, sequence.Step{}
+	m.forget()
 	for i := range m.clusters {
 		k := &m.clusters[i]
 		*k = cluster{sp: k.sp, acc: k.acc, ws: k.ws}

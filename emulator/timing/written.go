@@ -2,6 +2,7 @@ package timing
 
 import (
 	"situ/backend/pim/isa"
+	"situ/emulator/effect"
 	"situ/emulator/sequence"
 )
 
@@ -9,8 +10,8 @@ import (
 // its scratchpad or from DRAM. They pass where loadw's tiles do, as wide as a mesh
 // link, and a buffer of a tile turns columns into rows. It ends when the last tile
 // is there.
-func (m *model) storeW(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
-	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
+func (m *model) storeW(id int, st *sequence.Step, regions []effect.Region, ready int64, c *Counters) (start, end int64) {
+	k, a := &m.clusters[id], st.Args
 	ktiles, ntiles := m.shape.StoreWTiles(a)
 	tile := m.shape.TileBytes(8)
 	read, written := a[isa.StoreWK]*a[isa.StoreWN], ktiles*ntiles*tile*a[isa.StoreWRsplit]
