@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"strings"
+	"sync"
 )
 
 // FigurePaths lists the keys of all figures of a Chip, such as "array.rows", in
@@ -22,24 +22,23 @@ func FigurePaths() []string {
 // FigureAt returns the figure of the chip at a key such as "array.rows", nil when
 // there is none.
 func (c *Chip) FigureAt(path string) *Figure {
-	v := reflect.ValueOf(c).Elem()
-	for path != "" && v.Kind() == reflect.Struct {
-		var key string
-		key, path, _ = strings.Cut(path, ".")
-		f, ok := fieldByKey(v, key)
-		if !ok {
-			return nil
-		}
-		if fig, ok := f.Addr().Interface().(*Figure); ok {
-			if path != "" {
-				return nil
-			}
-			return fig
-		}
-		v = f
+	index, ok := chipFigures()[path]
+	if !ok {
+		return nil
 	}
-	return nil
+	return reflect.ValueOf(c).Elem().FieldByIndex(index).Addr().Interface().(*Figure)
 }
+
+// chipFigures returns where the figures of a Chip are, by key.
+var chipFigures = sync.OnceValue(func() map[string][]int {
+	m := map[string][]int{}
+	for _, l := range leaves(reflect.ValueOf(&Chip{}).Elem()) {
+		if l.figure != nil {
+			m[l.path] = l.index
+		}
+	}
+	return m
+})
 
 // Band is an amount that is known to lie between two others.
 type Band struct{ Low, Mid, High float64 }

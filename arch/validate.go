@@ -14,14 +14,13 @@ import (
 
 // leaf is a figure or text of a description, found by walking its fields.
 type leaf struct {
-	path   string
-	field  reflect.StructField
+	*place
 	figure *Figure // one of the two is set
 	text   *Text
 }
 
 // optional reports whether a description may leave the figure out.
-func (l leaf) optional() bool { return l.figure != nil && l.field.Tag.Get("optional") != "" }
+func (l leaf) optional() bool { return l.figure != nil && l.mayMiss }
 
 // leaves lists the figures and texts of a description struct in the order of its
 // fields.
@@ -33,9 +32,8 @@ func leaves(v reflect.Value) []leaf {
 	places := known.([]place)
 	ls := make([]leaf, len(places))
 	for i := range places {
-		p := &places[i]
-		ls[i] = leaf{path: p.path, field: p.field}
-		switch x := v.FieldByIndex(p.index).Addr().Interface().(type) {
+		ls[i].place = &places[i]
+		switch x := v.FieldByIndex(ls[i].index).Addr().Interface().(type) {
 		case *Figure:
 			ls[i].figure = x
 		case *Text:
@@ -45,11 +43,23 @@ func leaves(v reflect.Value) []leaf {
 	return ls
 }
 
-// place is where a figure or text is in a description struct.
+// place is where a figure or text is in a description struct, and what its tags say.
 type place struct {
-	path  string
-	field reflect.StructField
-	index []int
+	path    string
+	field   reflect.StructField
+	index   []int
+	check   string
+	limit   float64 // what is more is not believable
+	mayMiss bool
+	energy  bool
+}
+
+func placeOf(path string, f reflect.StructField, index []int) place {
+	limit, err := strconv.ParseFloat(f.Tag.Get("max"), 64)
+	if err != nil {
+		limit = math.MaxFloat64
+	}
+	return place{path, f, index, f.Tag.Get("check"), limit, f.Tag.Get("optional") != "", f.Tag.Get("energy") != ""}
 }
 
 // layouts holds the places in each description struct by its type.
@@ -67,7 +77,7 @@ func layout(t reflect.Type, path string, index []int) []place {
 		at := append(slices.Clone(index), i)
 		switch f.Type {
 		case reflect.TypeFor[Figure](), reflect.TypeFor[Text]():
-			ps = append(ps, place{join(path, key), f, at})
+			ps = append(ps, placeOf(join(path, key), f, at))
 		default:
 			ps = append(ps, layout(f.Type, join(path, key), at)...)
 		}
@@ -186,11 +196,7 @@ func (v *checker) leaves(ls []leaf) {
 }
 
 func (v *checker) number(l leaf) {
-	x, check := l.figure.Value, l.field.Tag.Get("check")
-	limit, err := strconv.ParseFloat(l.field.Tag.Get("max"), 64)
-	if err != nil {
-		limit = math.MaxFloat64
-	}
+	x, check, limit := l.figure.Value, l.check, l.limit
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 0):
 		v.fail(l.path, "is %g, want a finite number", x)
@@ -223,7 +229,7 @@ func (c *Chip) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte("situ chip 1\n"))
 	for _, l := range leaves(reflect.ValueOf(c).Elem()) {
-		if l.figure == nil || l.optional() || l.field.Tag.Get("energy") != "" {
+		if l.figure == nil || l.optional() || l.energy {
 			continue
 		}
 		var b [8]byte
