@@ -3,6 +3,10 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -149,5 +153,43 @@ func TestLabelled(t *testing.T) {
 	p.Model.Ships = nil
 	if l, err := NewLabelled(t.Context(), p); l != nil || err != nil {
 		t.Errorf("a model that ships no images: %v, %v", l, err)
+	}
+}
+
+// TestPricerRemembers holds what a Pricer says of one chip after another against what
+// one says that has seen no other.
+func TestPricerRemembers(t *testing.T) {
+	p := preparedDigits(t)
+	base := chipNamed(t, "corsair-card")
+	figures := map[string][]float64{
+		"array.rows": {32, 64}, "array.cols": {32, 64}, "cores_per_cluster": {8, 64}, "vector.lanes": {64, 256}, "noc.link_bytes_per_cycle": {32, 128},
+		"dies": {1, 8}, "scratchpad.bytes": {16384, 2097152}, "issue_cycles": {1, 4},
+	}
+	var pricer *Pricer
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 40 {
+		c := *base
+		for _, path := range slices.Sorted(maps.Keys(figures)) {
+			values := figures[path]
+			c.FigureAt(path).Value = values[rng.IntN(len(values))]
+		}
+		c.Array.ColsInt4 = c.Array.Cols
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := NewPricer(p, &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pricer == nil {
+			if pricer, err = NewPricer(p, &c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, wantErr := fresh.Price(t.Context(), &c, 0, i%2 == 0)
+		got, gotErr := pricer.Price(t.Context(), &c, 0, i%2 == 0)
+		if d := cmp.Diff(want, got); d != "" || fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
+			t.Errorf("chip %d: a new Pricer (-, %v) and one that has seen others (+, %v) differ:\n%s", i, wantErr, gotErr, d)
+		}
 	}
 }

@@ -9,7 +9,7 @@
 //	          Reshapes, slices and concatenations become windows on shared stores.
 //	fold      products of two activations read and write across transposes (fold.go, access.go)
 //	split     each step is split over clusters along one or two axes, whichever is
-//	          fastest with what has to be fetched from others (split.go, cost.go)
+//	          fastest with what has to be fetched from others (split.go, fetch.go, cost.go)
 //	weights   products are mapped on cores (mapping.go); weights stay in the weight SRAMs,
 //	          or are streamed through a ring when they do not all fit (weights.go)
 //	place     every store gets an address; when the scratchpad is too small, stores
@@ -21,7 +21,7 @@
 //
 // A Planner (planner.go) goes the same road for many chips without packing weights,
 // for the timing model alone; what it can keep from chip to chip it keeps
-// (cutting.go). bound.go says what no program can do better than.
+// (splits.go, cutting.go). bound.go says what no program can do better than.
 //
 // The number of clusters is chosen by estimate (compile.go). Efforts to keep all
 // weights on the chip go from quick products over few copies to streaming.
@@ -61,7 +61,8 @@
 // geom.go, model.go, lower.go, rules.go, rules_move.go, rules_product.go,
 // rules_pair.go; the kernels vector.go, window.go, product.go, pair.go with access.go
 // and pair_map.go, move.go, float.go; state.go; fold.go; cost.go, mapping.go,
-// split.go, keep.go, weights.go, place.go, spill.go, cutting.go, traffic.go, fuse.go; image.go, emit.go,
+// split.go, fetch.go, splits.go, keep.go, weights.go, place.go, spill.go, cutting.go,
+// traffic.go, fuse.go; image.go, emit.go,
 // codegen.go; compile.go and check.go. The programs in
 // testdata show what comes out.
 //
