@@ -44,26 +44,42 @@
 	VPBROADCASTQ reqArgs_zp(AX), ADD; \
 	VPSUBQ   Y13, ADD, ADD
 
+// SCALE32 multiplies and rounds the even lanes of V by a shift of 32 or more, for
+// which the result fits 32 bits: it adds one half less one unit, and another unit
+// where the last bit that stays is 1. HALF also adds 2^63, as above; the result has
+// to be moved right by DOWN, which is S, or S−32 to leave it in the odd lane.
+#define SCALE32(V, T, M, HALF, S, DOWN) \
+	VPMULDQ M, V, V;    \
+	VPSRLVQ S, V, T;    \
+	VPAND   Y7, T, T;   \
+	VPADDQ  HALF, V, V; \
+	VPADDQ  T, V, V;    \
+	VPSRLVQ DOWN, V, V
+
 // func requantise256(p *reqArgs), requantisePortable. Even lanes: multiplier,
 // shift, half, low bits and addend in Y1, Y3, Y5, Y7, Y9; odd lanes in the
-// registers behind.
+// registers behind. Eight channels with shifts of 32 and more take the loop row32,
+// where Y7 is 1 in every lane, Y8 the shift of the odd ones less 32 and Y9 the
+// addend of all.
 TEXT ·requantise256(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), AX
-	MOVQ         reqArgs_dst(AX), DI
-	MOVQ         reqArgs_acc(AX), SI
-	MOVQ         reqArgs_cols(AX), DX
-	MOVQ         reqArgs_bias(AX), R8
-	MOVQ         reqArgs_mult(AX), R9
-	MOVQ         reqArgs_shift(AX), R10
-	MOVQ         reqArgs_dstStride(AX), R11
-	MOVQ         reqArgs_accStride(AX), R12
-	VPBROADCASTQ reqArgs_lo(AX), Y14
-	VPBROADCASTQ reqArgs_hi(AX), Y15
+	MOVQ p+0(FP), AX
+	MOVQ reqArgs_dst(AX), DI
+	MOVQ reqArgs_acc(AX), SI
+	MOVQ reqArgs_cols(AX), DX
+	MOVQ reqArgs_bias(AX), R8
+	MOVQ reqArgs_mult(AX), R9
+	MOVQ reqArgs_shift(AX), R10
+	MOVQ reqArgs_dstStride(AX), R11
+	MOVQ reqArgs_accStride(AX), R12
 
 block:
 	VMOVDQU   (R8), Y0
 	VMOVDQU   (R9), Y1
 	VPMOVZXBD (R10), Y4
+	VPCMPEQD  Y13, Y13, Y13
+	VPSRLD    $27, Y13, Y13
+	VPCMPGTD  Y13, Y4, Y13
+	VPMOVMSKB Y13, CX
 	VPSRLQ    $32, Y1, Y2
 	VPSLLQ    $32, Y4, Y3
 	VPSRLQ    $32, Y3, Y3
@@ -73,6 +89,10 @@ block:
 	MOVQ      reqArgs_rows(AX), BX
 	MOVQ      DI, R13
 	MOVQ      SI, R15
+	CMPL      CX, $-1
+	JEQ       high
+	VPBROADCASTQ reqArgs_lo(AX), Y14
+	VPBROADCASTQ reqArgs_hi(AX), Y15
 
 row:
 	VPADDD (R15), Y0, Y11
@@ -86,7 +106,36 @@ row:
 	ADDQ   R12, R15
 	DECQ   BX
 	JNZ    row
+	JMP    next
 
+high:
+	VPCMPEQQ Y13, Y13, Y13
+	VPADDQ   Y13, Y5, Y5
+	VPADDQ   Y13, Y6, Y6
+	VPSRLQ   $63, Y13, Y7
+	VPSLLQ   $5, Y7, Y8
+	VPSUBQ   Y8, Y4, Y8
+	VPSLLQ   $32, Y10, Y10
+	VPBLENDD $0xaa, Y10, Y9, Y9
+	VPBROADCASTD reqArgs_lo(AX), Y14
+	VPBROADCASTD reqArgs_hi(AX), Y15
+
+row32:
+	VPADDD   (R15), Y0, Y11
+	VPSRLQ   $32, Y11, Y12
+	SCALE32(Y11, Y13, Y1, Y5, Y3, Y3)
+	SCALE32(Y12, Y10, Y2, Y6, Y4, Y8)
+	VPBLENDD $0xaa, Y12, Y11, Y11
+	VPADDD   Y9, Y11, Y11
+	VPMAXSD  Y14, Y11, Y11
+	VPMINSD  Y15, Y11, Y11
+	STORE8(Y11, X11, (R13))
+	ADDQ     R11, R13
+	ADDQ     R12, R15
+	DECQ     BX
+	JNZ      row32
+
+next:
 	ADDQ $8, DI
 	ADDQ $32, SI
 	ADDQ reqArgs_biasStep(AX), R8

@@ -66,13 +66,17 @@ func TestRequantiseRows(t *testing.T) {
 			tensor := rapid.Bool().Draw(t, "one multiplier")
 			one := drawMultiplier(t)
 			mult, shift := make([]int32, cols), make([]uint8, cols)
+			least := MinShift
+			if rapid.Bool().Draw(t, "results of 32 bits") {
+				least = 32
+			}
 			for c := range mult {
-				mult[c], shift[c] = 1<<30|int32(r.Uint32()>>2), uint8(bits+r.IntN(12))
+				mult[c], shift[c] = 1<<30|int32(r.Uint32()>>2), uint8(max(least, bits+r.IntN(12)))
 				if r.IntN(4) == 0 {
 					mult[c] = 1 << 30 // exact ties
 				}
 				if r.IntN(4) == 0 {
-					shift[c] = uint8(MinShift + r.IntN(MaxShift-MinShift+1))
+					shift[c] = uint8(least + r.IntN(MaxShift-least+1))
 				}
 				if tensor {
 					mult[c], shift[c] = one.M, one.Shift
