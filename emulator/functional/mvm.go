@@ -90,13 +90,8 @@ func (j *job) run(lo, hi int64) {
 					rows[r] += int32(j.srcStep)
 				}
 			}
-			for p := range j.w.perGroup {
-				panel := j.w.data[(g*j.w.perGroup+p)*j.w.size:][:j.w.size]
-				first := p * gemm.PanelCols
-				out := j.acc[i*j.n+g*j.cols+first:]
-				cols := int(min(j.cols-first, gemm.PanelCols))
-				gemm.IndirectCols(out, int(j.n), cols, j.accumulate, sp, rows, j.segs, j.segLen, panel)
-			}
+			size := j.w.perGroup * j.w.size
+			gemm.Indirect(j.acc[i*j.n+g*j.cols:], int(j.n), int(j.cols), j.accumulate, sp, rows, j.segs, j.segLen, j.w.data[g*size:][:size])
 		}
 	}
 }

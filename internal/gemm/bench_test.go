@@ -66,7 +66,7 @@ func BenchmarkIndirect(b *testing.B) {
 	panel := Pack(9*ch, 64, w, 64).Panel(0)
 	c := make([]int32, len(rows)*64)
 	peak := PeakInt8(20 * time.Millisecond)
-	ratePeak(b, len(rows)*9*ch*64, peak, func() { Indirect(c, 64, false, a, rows, segs, 3*ch, panel) })
+	ratePeak(b, len(rows)*9*ch*64, peak, func() { Indirect(c, 64, 64, false, a, rows, segs, 3*ch, panel) })
 }
 
 // BenchmarkIndirectSmall is what one PIM tile costs: few rows of K = 64 or 576.
@@ -81,7 +81,7 @@ func BenchmarkIndirectSmall(b *testing.B) {
 			}
 			segs := []int32{0}
 			peak := PeakInt8(20 * time.Millisecond)
-			ratePeak(b, m*k*cols, peak, func() { IndirectCols(c, cols, cols, false, a, rows, segs, k, panel) })
+			ratePeak(b, m*k*cols, peak, func() { Indirect(c, cols, cols, false, a, rows, segs, k, panel) })
 		})
 	}
 }

@@ -3,7 +3,7 @@
 //
 // Both come in one shape, the indirect product: every row of the left operand
 // is a list of segments found by offsets into one buffer, so a convolution
-// needs no im2col copy, and the right operand is a panel of up to 64 columns.
+// needs no im2col copy, and the right operand is panels of up to 64 columns.
 // Dense products (Mul, F32) are loops over it.
 //
 //	int8   c[i][j] (+)= Σ_s Σ_x a[rows[i]+segs[s]+x] · panel[s·segLen+x][j]   (wraps at 32 bits)
@@ -19,9 +19,10 @@
 //
 // Reading order: pack.go (operand layouts), int8.go and f32.go (the interface
 // and the checks), tile.go (how rows are cut and what a kernel is given),
-// portable.go (what the kernels mean), avx512_amd64.s and avx2_amd64.s.
+// portable.go (what the kernels mean), avx512_amd64.s, avx2_amd64.s (float32) and
+// wide_amd64.go and .s (int8 without VPDPBUSD).
 //
 // To add an instruction set: a level in isa.go, its detection in
-// isa_amd64.go, a kernel on type tile, and a case in runInt8 and runF32; the
-// tests run every level the machine has.
+// isa_amd64.go, kernels, and a case in indirectInt8 and runF32; the tests run every
+// level the machine has.
 package gemm

@@ -10,12 +10,15 @@ import (
 	"situ/internal/par"
 )
 
-// F32Indirect is IndirectCols for float32: offsets, segLen and ldc count
+// F32Indirect is Indirect for float32 and one panel: offsets, segLen and ldc count
 // elements, segLen is any length ≥ 0, and the panel is [K][64]float32 with
 // K = len(segs)·segLen, as PackF32Into lays it out. Each element is summed in
 // the order of k, starting from zero or, when accumulating, from c, with one
-// rounding a step. It allocates nothing and panics as IndirectCols does.
+// rounding a step. It allocates nothing and panics as Indirect does.
 func F32Indirect(c []float32, ldc, cols int, accumulate bool, a []float32, rows, segs []int32, segLen int, panel []float32) {
+	if cols > PanelCols {
+		panic(fmt.Sprintf("gemm: %d columns of one panel", cols))
+	}
 	if !check(len(c), ldc, cols, len(a), rows, segs, segLen, len(panel), PanelCols) {
 		return
 	}

@@ -56,17 +56,17 @@ type int8Case struct {
 	rows, segs []int32
 	segLen     int
 	w          []int8 // K×cols
-	panel      []int8
+	panels     []int8
 }
 
 func drawInt8(t *rapid.T) int8Case {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	x := int8Case{
-		cols:       rapid.IntRange(1, 64).Draw(t, "cols"),
+		cols:       rapid.OneOf(rapid.IntRange(1, 64), rapid.IntRange(65, 140)).Draw(t, "cols"),
 		accumulate: rapid.Bool().Draw(t, "accumulate"),
 		segLen:     4 * rapid.OneOf(rapid.IntRange(1, 12), rapid.IntRange(60, 140)).Draw(t, "segLen/4"),
-		rows:       make([]int32, rapid.IntRange(1, 40).Draw(t, "rows")),
-		segs:       make([]int32, rapid.IntRange(1, 9).Draw(t, "segs")),
+		rows:       make([]int32, rapid.IntRange(1, 14).Draw(t, "rows")),
+		segs:       make([]int32, rapid.IntRange(1, 5).Draw(t, "segs")),
 	}
 	x.ldc = x.cols + rapid.IntRange(0, 5).Draw(t, "ldc slack")
 	extreme := rapid.IntRange(0, 2).Draw(t, "extreme") // 1: the largest sums of one sign; 2: extremes of either
@@ -99,8 +99,7 @@ func drawInt8(t *rapid.T) int8Case {
 			x.w[i] = int8(127 - 255*int(x.w[i]&1))
 		}
 	}
-	x.panel = make([]int8, PanelBytes(k))
-	PackInto(x.panel, k, x.cols, x.w, x.cols)
+	x.panels = Pack(k, x.cols, x.w, x.cols).data
 	x.c = make([]int32, (len(x.rows)-1)*x.ldc+x.cols)
 	for i := range x.c {
 		x.c[i] = int32(r.Uint32())
@@ -133,7 +132,7 @@ func TestIndirect(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			x := drawInt8(t)
 			want := x.want()
-			IndirectCols(x.c, x.ldc, x.cols, x.accumulate, x.a, x.rows, x.segs, x.segLen, x.panel)
+			Indirect(x.c, x.ldc, x.cols, x.accumulate, x.a, x.rows, x.segs, x.segLen, x.panels)
 			if !slices.Equal(x.c, want) {
 				t.Fatalf("got  %v\nwant %v", x.c, want)
 			}
@@ -159,10 +158,10 @@ func TestIndirectShapes(t *testing.T) {
 				for i := range x.w {
 					x.w[i] = int8(r.Uint32())
 				}
-				x.panel = Pack(24, cols, x.w, cols).Panel(0)
+				x.panels = Pack(24, cols, x.w, cols).data
 				x.c = make([]int32, m*cols)
 				want := x.want()
-				IndirectCols(x.c, cols, cols, false, a, x.rows, x.segs, 8, x.panel)
+				Indirect(x.c, cols, cols, false, a, x.rows, x.segs, 8, x.panels)
 				if !slices.Equal(x.c, want) {
 					t.Fatalf("m=%d cols=%d: got %v want %v", m, cols, x.c, want)
 				}
@@ -180,7 +179,7 @@ func TestWrap(t *testing.T) {
 			a[i], w[i] = 255, 127
 		}
 		c := []int32{1 << 30}
-		IndirectCols(c, 1, 1, true, a, []int32{0}, []int32{0}, k, Pack(k, 1, w, 1).Panel(0))
+		Indirect(c, 1, 1, true, a, []int32{0}, []int32{0}, k, Pack(k, 1, w, 1).Panel(0))
 		exact := int64(1<<30) + k*255*127
 		if exact <= math.MaxInt32 || c[0] != int32(exact) {
 			t.Errorf("got %d, want %d", c[0], int32(exact))
@@ -254,7 +253,7 @@ func TestSegmentsNotOfFour(t *testing.T) {
 			c1, c2 := make([]int32, 7*n), make([]int32, 7*n)
 			padded := (segLen + 3) &^ 3
 			b := PackSegments(nseg, segLen, n, w, n)
-			IndirectCols(c1, n, n, false, a, rows, segs, padded, b.Panel(0))
+			Indirect(c1, n, n, false, a, rows, segs, padded, b.Panel(0))
 
 			packed := make([]byte, 7*200)
 			k := PackRows(packed, 200, a, rows, segs, segLen)
@@ -273,15 +272,15 @@ func TestChecks(t *testing.T) {
 	a, c, panel := make([]byte, 64), make([]int32, 128), make([]int8, PanelBytes(16))
 	zero := []int32{0}
 	for name, f := range map[string]func(){
-		"row before a":       func() { Indirect(c, 64, false, a, []int32{-1}, zero, 16, panel) },
-		"row past a":         func() { Indirect(c, 64, false, a, []int32{49}, zero, 16, panel) },
-		"segment past a":     func() { Indirect(c, 64, false, a, zero, []int32{0, 57}, 8, panel) },
-		"short panel":        func() { Indirect(c, 64, false, a, zero, zero, 20, panel) },
-		"short c":            func() { Indirect(c, 65, false, a, []int32{0, 1}, zero, 16, panel) },
-		"overlapping c":      func() { Indirect(c, 63, false, a, []int32{0, 1}, zero, 16, panel) },
-		"panel of another K": func() { Indirect(c, 64, false, a, zero, zero, 12, panel) },
-		"segment of 6":       func() { Indirect(c, 64, false, a, zero, zero, 6, panel) },
-		"65 columns":         func() { IndirectCols(c, 65, 65, false, a, zero, zero, 16, panel) },
+		"row before a":       func() { Indirect(c, 64, 64, false, a, []int32{-1}, zero, 16, panel) },
+		"row past a":         func() { Indirect(c, 64, 64, false, a, []int32{49}, zero, 16, panel) },
+		"segment past a":     func() { Indirect(c, 64, 64, false, a, zero, []int32{0, 57}, 8, panel) },
+		"short panel":        func() { Indirect(c, 64, 64, false, a, zero, zero, 20, panel) },
+		"short c":            func() { Indirect(c, 65, 64, false, a, []int32{0, 1}, zero, 16, panel) },
+		"overlapping c":      func() { Indirect(c, 63, 64, false, a, []int32{0, 1}, zero, 16, panel) },
+		"panel of another K": func() { Indirect(c, 64, 64, false, a, zero, zero, 12, panel) },
+		"segment of 6":       func() { Indirect(c, 64, 64, false, a, zero, zero, 6, panel) },
+		"65 columns":         func() { Indirect(c, 65, 65, false, a, zero, zero, 16, panel) },
 		"float row past a": func() {
 			F32Indirect(make([]float32, 64), 64, 64, false, make([]float32, 8), []int32{5}, zero, 4, make([]float32, 256))
 		},
@@ -290,8 +289,8 @@ func TestChecks(t *testing.T) {
 		},
 		"Mul short a":         func() { Mul(c, 64, a, 16, 5, Pack(16, 1, make([]int8, 16), 1)) },
 		"F32 short b":         func() { F32(make([]float32, 4), 2, make([]float32, 4), 2, 2, 2, 2, make([]float32, 3), 2) },
-		"overflowing ldc":     func() { Indirect(c, 1<<62, false, a, make([]int32, 5), zero, 16, panel) },
-		"overflowing segment": func() { Indirect(c, 64, false, a, zero, zero, 1<<61, panel) },
+		"overflowing ldc":     func() { Indirect(c, 1<<62, 64, false, a, make([]int32, 5), zero, 16, panel) },
+		"overflowing segment": func() { Indirect(c, 64, 64, false, a, zero, zero, 1<<61, panel) },
 		"Mul overflowing lda": func() { Mul(c, 1, a, 1<<62, 5, Pack(16, 1, make([]int8, 16), 1)) },
 		"PackRows lda":        func() { PackRows(make([]byte, 64), 4, a, zero, zero, 5) },
 	} {
@@ -304,7 +303,7 @@ func TestChecks(t *testing.T) {
 			f()
 		}()
 	}
-	Indirect(nil, 64, false, nil, nil, nil, 4, nil) // nothing to do
+	Indirect(nil, 64, 64, false, nil, nil, nil, 4, nil) // nothing to do
 }
 
 // TestFMA32 checks the portable fused multiply-add against exact arithmetic.

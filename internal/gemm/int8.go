@@ -6,58 +6,58 @@ import (
 	"unsafe"
 )
 
-// Indirect computes one panel of an indirect product,
+// Indirect computes an indirect product,
 //
-//	c[i*ldc+j] (+)= Σ_s Σ_x a[rows[i]+segs[s]+x] · panel[s*segLen+x][j],  0 ≤ j < 64,
+//	c[i*ldc+j] (+)= Σ_s Σ_x a[rows[i]+segs[s]+x] · panels[s*segLen+x][j],  0 ≤ j < cols,
 //
 // adding to c when accumulate is set. Sums wrap at 32 bits. rows holds the
 // byte offset of each input vector in a, segs the byte offset of each K segment
-// from there; segLen is a multiple of 4 and the panel is one packed with
-// K = len(segs)·segLen, all of it. It allocates nothing.
+// from there; segLen is a multiple of 4. The ⌈cols/64⌉ panels lie one behind the
+// other, each packed with K = len(segs)·segLen, all of it. Columns from cols on are
+// not touched, and cost what there is of them up to a multiple of 16. It allocates
+// nothing.
 //
 // It panics, before touching anything, when an offset leads outside a, when c is
-// too short or the panel is not of this K, or segLen is no multiple of 4.
-func Indirect(c []int32, ldc int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
-	IndirectCols(c, ldc, PanelCols, accumulate, a, rows, segs, segLen, panel)
-}
-
-// IndirectCols is Indirect for a panel of which only the first cols columns,
-// 1 to 64, are live: no other element of c is touched, and the work is that of
-// cols rounded up to 16.
-func IndirectCols(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
-	if !check(len(c), ldc, cols, len(a), rows, segs, segLen, len(panel), PanelCols) {
+// too short or the panels are not of this K, or segLen is no multiple of 4.
+func Indirect(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panels []int8) {
+	if !check(len(c), ldc, cols, len(a), rows, segs, segLen, len(panels), PanelCols) {
 		return
 	}
-	if k := len(segs) * segLen; segLen%4 != 0 || len(panel) != PanelBytes(k) {
-		panic(fmt.Sprintf("gemm: a panel of %d bytes for K = %d·%d, which needs %d and segments of a multiple of 4", len(panel), len(segs), segLen, PanelBytes(k)))
+	if k := len(segs) * segLen; segLen%4 != 0 || len(panels)%panelsOf(cols) != 0 || len(panels)/panelsOf(cols) != PanelBytes(k) {
+		panic(fmt.Sprintf("gemm: %d bytes of panels for %d columns and K = %d·%d, which need %d and segments of a multiple of 4",
+			len(panels), cols, len(segs), segLen, panelsOf(cols)*PanelBytes(k)))
 	}
 	if len(segs)*segLen == 0 {
 		clearRows(c, ldc, cols, len(rows), accumulate)
 		return
 	}
-	indirectInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
+	indirectInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panels)
 }
 
 // maxK keeps a block of a panel, 64·maxK bytes, within the first-level cache.
 const maxK = 512
 
-// indirectInt8 is IndirectCols on checked, non-empty operands, a block of K at a
-// time: some segments, or a part of one.
-func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+// indirectInt8 is Indirect on checked, non-empty operands, a panel and a block of K
+// at a time: some segments, or a part of one.
+func indirectInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panels []int8) {
 	if active == isaAVX2 {
-		wideInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
+		wideInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panels)
 		return
 	}
 	per := max(1, maxK/segLen)
-	for s := 0; s < len(segs); s += per {
-		some := segs[s:min(s+per, len(segs))]
-		for x := 0; x < segLen; x += maxK {
-			blockInt8(c, ldc, cols, accumulate || s > 0 || x > 0, a[x:], rows, some, min(segLen-x, maxK), panel[(s*segLen+x)*PanelCols:])
+	size := PanelBytes(len(segs) * segLen)
+	for j := 0; j < cols; j += PanelCols {
+		panel := panels[j/PanelCols*size:]
+		for s := 0; s < len(segs); s += per {
+			some := segs[s:min(s+per, len(segs))]
+			for x := 0; x < segLen; x += maxK {
+				blockInt8(c[j:], ldc, min(cols-j, PanelCols), accumulate || s > 0 || x > 0, a[x:], rows, some, min(segLen-x, maxK), panel[(s*segLen+x)*PanelCols:])
+			}
 		}
 	}
 }
 
-// blockInt8 computes one block of K.
+// blockInt8 computes one block of K of one panel.
 func blockInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
 	if active == isaPortable {
 		portableInt8(c, ldc, cols, accumulate, a, rows, segs, segLen, panel)
@@ -75,7 +75,7 @@ func blockInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs [
 // whether there is anything to compute. unit is the number of panel elements
 // of one k.
 func check(lenC, ldc, cols, lenA int, rows, segs []int32, segLen, lenPanel, unit int) bool {
-	if cols < 0 || cols > PanelCols || segLen < 0 {
+	if cols < 0 || segLen < 0 {
 		panic(fmt.Sprintf("gemm: %d columns, segments of %d", cols, segLen))
 	}
 	if len(rows) == 0 || cols == 0 {
@@ -123,8 +123,8 @@ func clearRows[T int32 | float32](c []T, ldc, cols, rows int, accumulate bool) {
 	}
 }
 
-// mulRows is the number of rows of a that Mul reuses from the second-level cache
-// over all panels.
+// mulRows is the number of rows of a that Mul takes at a time: they stay in the
+// second-level cache over all panels.
 const mulRows = 192
 
 // Mul computes the dense product c = a·b of m rows, c[i*ldc+j] for j < b.N,
@@ -152,8 +152,6 @@ func Mul(c []int32, ldc int, a []byte, lda, m int, b *B) {
 	}
 	for i := 0; i < m; i += block {
 		rows := min(m-i, block)
-		for p := range b.Panels() {
-			indirectInt8(c[i*ldc+p*PanelCols:], ldc, b.Cols(p), false, a[i*lda:], offsets[:rows], zero[:], k, b.Panel(p))
-		}
+		indirectInt8(c[i*ldc:], ldc, b.N, false, a[i*lda:], offsets[:rows], zero[:], k, b.data)
 	}
 }

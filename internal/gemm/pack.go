@@ -30,7 +30,9 @@ func (b *B) Panel(p int) []int8 {
 }
 
 // Panels is the number of panels, ⌈N/64⌉.
-func (b *B) Panels() int { return (b.N + PanelCols - 1) / PanelCols }
+func (b *B) Panels() int { return panelsOf(b.N) }
+
+func panelsOf(cols int) int { return (cols + PanelCols - 1) / PanelCols }
 
 // Cols is the number of live columns of panel p, 1 to 64.
 func (b *B) Cols(p int) int { return min(b.N-p*PanelCols, PanelCols) }
@@ -72,19 +74,8 @@ func FinishPanel(panel []int8, k int) {
 	finishPanel(panel[:PanelBytes(k)], k)
 }
 
-// PackInto packs the k×cols row-major block b (cols ≤ 64, ldb elements from row
-// to row) as one panel into dst, which needs PanelBytes(k) elements; padding is
-// written as zero. It panics when dst or b is too short.
-func PackInto(dst []int8, k, cols int, b []int8, ldb int) {
-	dst = dst[:PanelBytes(k)]
-	if cols < 0 || cols > PanelCols || (k > 0 && cols > ldb) {
-		panic(fmt.Sprintf("gemm: PackInto of %d columns, rows %d apart", cols, ldb))
-	}
-	interleave(dst, k, cols, b, ldb)
-	FinishPanel(dst, (k+3)&^3)
-}
-
-// interleave writes the weights of PackInto.
+// interleave writes the k×cols row-major block b (cols ≤ 64, ldb elements from row
+// to row) to a panel; padding is written as zero.
 func interleave(dst []int8, k, cols int, b []int8, ldb int) {
 	dst = dst[:(k+3)/4*stepBytes]
 	clear(dst)

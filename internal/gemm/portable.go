@@ -2,7 +2,7 @@ package gemm
 
 import "math"
 
-// portableInt8 is IndirectCols in plain Go, the meaning of the int8 kernels.
+// portableInt8 is Indirect for one panel in plain Go, the meaning of the int8 kernels.
 func portableInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
 	for i, r := range rows {
 		out := c[i*ldc : i*ldc+cols]

@@ -85,13 +85,14 @@ func finishPanel(panel []int8, k int) {
 	}
 }
 
-// wideInt8 is IndirectCols on checked, non-empty operands.
-func wideInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panel []int8) {
+// wideInt8 is Indirect on checked, non-empty operands.
+func wideInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []int32, segLen int, panels []int8) {
 	var widened [wideHigh * wideRowBytes]byte
 	var sums [wideHigh]int32
 	w := wideRows{to: &widened[0], sums: &sums[0], a: unsafe.Pointer(&a[0]), segBytes: segLen}
 	t := wideTile{rows: &widened[0], sums: &sums[0]}
 	k := len(segs) * segLen
+	size := PanelBytes(k)
 	full, high, _ := splitRows(len(rows), wideHigh)
 	for x := 0; x < k; x += wideK {
 		w.segs, w.skip, w.bytes = &segs[x/segLen], x%segLen, min(k-x, wideK)
@@ -99,7 +100,6 @@ func wideInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []
 		if accumulate || x > 0 {
 			t.accumulate = 1<<32 - 1
 		}
-		block, dots := panel[x*PanelCols:], panel[k*PanelCols+x/wideK*stepBytes:]
 		n := high
 		for i, tiles := 0, 0; i < len(rows); i += n {
 			if tiles++; tiles > full {
@@ -107,12 +107,15 @@ func wideInt8(c []int32, ldc, cols int, accumulate bool, a []byte, rows, segs []
 			}
 			w.rows, w.n = &rows[i], n
 			widenRows(&w)
-			t.run(c[i*ldc:], ldc, cols, n, block, dots)
+			for j := 0; j < cols; j += PanelCols {
+				panel := panels[j/PanelCols*size:][:size]
+				t.run(c[i*ldc+j:], ldc, min(cols-j, PanelCols), n, panel[x*PanelCols:], panel[k*PanelCols+x/wideK*stepBytes:])
+			}
 		}
 	}
 }
 
-// run computes n rows from what has been widened.
+// run computes n rows of one panel from what has been widened.
 func (t *wideTile) run(c []int32, ldc, cols, n int, block, dots []int8) {
 	t.panel, t.dots = unsafe.Pointer(&block[0]), unsafe.Pointer(&dots[0])
 	if t.groups = cols / 16; t.groups > 0 {

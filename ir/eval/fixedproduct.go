@@ -205,7 +205,7 @@ func convI8(p *convPlan, acc []int32, img []byte, w *packedI8) {
 	}
 	p.each(func(row, rows, panel int, b kBlock, accumulate bool) {
 		pn := p.panels[panel]
-		gemm.IndirectCols(acc[row*p.o+pn.group*p.og+pn.col:], p.o, pn.cols, accumulate,
+		gemm.Indirect(acc[row*p.o+pn.group*p.og+pn.col:], p.o, pn.cols, accumulate,
 			img[pn.group*p.ig:], p.rows[row:row+rows], b.segs, b.n,
 			w.b[pn.group].Panel(pn.col/gemm.PanelCols))
 	})
