@@ -100,9 +100,9 @@ type quantised struct {
 	quant  *ir.Quant
 }
 
-// weightCodes quantises weights symmetrically per channel. A channel's scale is
-// never so small that its bias, given in units of the operand's scale, leaves
-// ±2^30: sums of products and bias then fit int32.
+// weightCodes quantises weights symmetrically per channel, several channels at
+// once. A channel's scale is never so small that its bias, given in units of the
+// operand's scale, leaves ±2^30: sums of products and bias then fit int32.
 func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) float64) quantised {
 	n := shape[axis]
 	inner := ir.Numel(shape[axis+1:])
@@ -118,21 +118,24 @@ func weightCodes(w []float32, shape []int, axis, bits int, bias func(ch int) flo
 			}
 		}
 	})
-	var channel []float32
-	for c, t := range top {
-		scale := float64(t / most)
-		if bits == 4 && t > 0 {
-			channel = channel[:0]
-			for at := c * inner; at < len(w); at += n * inner {
-				channel = append(channel, w[at:at+inner]...)
+	par.Ranges(n, outer*inner, func(from, to int) {
+		var channel []float32
+		for c := from; c < to; c++ {
+			t := top[c]
+			scale := float64(t / most)
+			if bits == 4 && t > 0 {
+				channel = channel[:0]
+				for at := c * inner; at < len(w); at += n * inner {
+					channel = append(channel, w[at:at+inner]...)
+				}
+				scale = leastErrorScale(channel, scale, float64(most))
 			}
-			scale = leastErrorScale(channel, scale, float64(most))
+			if scale == 0 && bias(c) == 0 {
+				scale = 1 // nothing to represent
+			}
+			quant.Scale[c] = float32(max(scale, bias(c)/(1<<30), minScale))
 		}
-		if scale == 0 && bias(c) == 0 {
-			scale = 1 // nothing to represent
-		}
-		quant.Scale[c] = float32(max(scale, bias(c)/(1<<30), minScale))
-	}
+	})
 	codes := make([]int8, len(w))
 	par.Ranges(outer*n, inner, func(from, to int) {
 		for i := from; i < to; i++ {
