@@ -76,7 +76,7 @@ situ worker on other machines.`,
 				if errors.Is(err, cmd.Context().Err()) {
 					return fmt.Errorf("interrupted; %s goes on", again)
 				}
-				return err
+				return fmt.Errorf("%w; once that is mended, %s goes on", err, again)
 			}
 			warn(cmd, r.Warnings)
 			if wantJSON(cmd) {

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -125,8 +124,10 @@ func WriteCSV(w io.Writer, st *store.Store, run *store.Run) error {
 		}
 		return out.Write(line)
 	})
-	out.Flush()
-	return errors.Join(err, out.Error())
+	if out.Flush(); err == nil {
+		err = out.Error()
+	}
+	return err
 }
 
 // decimal writes a number so that it is read back the same: whole numbers as such, up

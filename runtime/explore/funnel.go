@@ -281,7 +281,7 @@ func (e *engine) settle(vs []verdict, fresh []store.Result) error {
 			e.pool = append(e.pool, v.c)
 			continue
 		}
-		e.stage(v.stage).dropped(v.kind)
+		e.stage(v.stage).dropped(v)
 		p, err := e.record(v, v.c.est)
 		if err != nil {
 			return err
@@ -542,7 +542,7 @@ func (e *engine) emulate(ctx context.Context, cs []candidate) error {
 			e.measured[id] = &Measured{point: v.c.point, costs: costs[i], models: v.c.cost}
 			continue
 		}
-		st.dropped(v.kind)
+		st.dropped(v)
 		p, err := e.record(v, costs[i])
 		if err != nil {
 			return err
@@ -586,7 +586,7 @@ func (e *engine) judge() ([]string, error) {
 		v := verdict{c: candidate{point: m.point, cost: m.models}, stage: StageEmulate, fate: Front}
 		if by := e.archive.beats(m.costs); by != "" {
 			v.drop(StageEmulate, Dominated, "dominated", "by "+by)
-			e.stage(StageEmulate).dropped(v.kind)
+			e.stage(StageEmulate).dropped(&v)
 		} else {
 			front = append(front, id)
 		}

@@ -33,11 +33,17 @@ type StageStats struct {
 	Stage      string         `json:"stage"`
 	Seen       int            `json:"seen"`
 	Dropped    map[string]int `json:"dropped"`    // by kind of reason
+	First      string         `json:"first"`      // reason, in full
 	Remembered int            `json:"remembered"` // answered from the store
 	Seconds    float64        `json:"seconds"`    // of all workers together
 }
 
-func (s *StageStats) dropped(kind string) { s.Dropped[kind]++ }
+func (s *StageStats) dropped(v *verdict) {
+	if s.First == "" {
+		s.First = v.reason
+	}
+	s.Dropped[v.kind]++
+}
 
 // Kept returns how many went on.
 func (s *StageStats) Kept() int {
@@ -193,6 +199,7 @@ func (e *engine) begin(identity string, inputs []byte) (resumed bool, done *Repo
 				return true, &r, nil
 			}
 			e.run, e.uid = last.ID, last.UID
+			e.began = e.began.Add(-time.Duration(last.Seconds * float64(time.Second))) // budgets are of the whole run
 			return true, nil, e.st.Update(last.ID, store.Running, last.Seconds, []byte("{}"))
 		}
 	}
@@ -276,13 +283,16 @@ func (e *engine) report(front []string, confirmed []Confirmed) *Report {
 		m := e.measured[id]
 		r.Front = append(r.Front, Design{id, e.s.describe(m.point), e.s.values(m.costs), m.models})
 	}
-	for k, o := range e.s.Objectives {
-		if o.exact() {
-			continue
+	correlated := func(from, to string, o Objective, a, b [][]float64, k int) {
+		if len(a) > 0 {
+			r.Correlations = append(r.Correlations, correlate(from, to, o, a, b, k))
 		}
-		r.Correlations = append(r.Correlations,
-			correlate(StageBound, StageEstimate, o, e.pairs.bound, e.pairs.est, k),
-			correlate(StageEstimate, StageEmulate, o, e.pairs.estAt, e.pairs.emulatedAt, k))
+	}
+	for k, o := range e.s.Objectives {
+		if !o.exact() {
+			correlated(StageBound, StageEstimate, o, e.pairs.bound, e.pairs.est, k)
+			correlated(StageEstimate, StageEmulate, o, e.pairs.estAt, e.pairs.emulatedAt, k)
+		}
 	}
 	return r
 }

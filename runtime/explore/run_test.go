@@ -581,11 +581,36 @@ func TestSearches(t *testing.T) {
 	}
 }
 
+// A space of designs that are no chips says why the first is none.
+func TestNoChip(t *testing.T) {
+	r, err := Run(t.Context(), parse(t, "models: [digits]\nbase: edge-dimc\nobjectives: [latency]\nparameters: {array.rows: [-5, -6]}\n"), openStore(t, ""), Options{})
+	if err != nil || len(r.Front) > 0 || len(r.Correlations) > 0 || r.Stages[0].Dropped["no valid chip"] != 2 || !strings.Contains(r.Stages[0].First, "array.rows") {
+		t.Errorf("%+v, %+v, %v", r, r.Stages[0], err)
+	}
+}
+
 // Budgets end a run, and the report says so.
 func TestBudget(t *testing.T) {
 	r, err := Run(context.Background(), parse(t, plain+"budget: {time: 1ns}\n"), openStore(t, ""), Options{})
 	if err != nil || r.Stopped == "" || r.Proposed != 0 {
 		t.Errorf("a nanosecond: %+v, %v", r, err)
+	}
+	// The time of a run that was interrupted counts.
+	s, st := parse(t, plain+"budget: {time: 50s}\n"), openStore(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, s, st, Options{}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	run, err := st.Find(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Update(run.ID, store.Stopped, 100, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = Run(t.Context(), s, st, Options{Resume: true}); err != nil || !r.Resumed || r.Stopped == "" || r.Seconds < 100 {
+		t.Errorf("resumed after 100 s of 50: %+v, %v", r, err)
 	}
 	r, err = Run(context.Background(), parse(t, strings.Replace(plain, "finalists: 0", "finalists: 0, emulate: 12", 1)), openStore(t, ""), Options{})
 	if err != nil || r.Stages[3].Seen > 12 || r.Stages[2].Dropped["beyond the number to emulate"] == 0 {

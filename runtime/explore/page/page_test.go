@@ -120,7 +120,8 @@ func TestNoFront(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := Text(&out, r); err != nil || !strings.Contains(out.String(), "no design meets the constraints") {
+	r.Stages[0].First = "why it is none"
+	if err := Text(&out, r); err != nil || !strings.Contains(out.String(), "no design is left\nfirst dropped at stage space: why it is none\n") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

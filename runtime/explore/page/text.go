@@ -55,7 +55,12 @@ func Text(w io.Writer, r *explore.Report) error {
 		}
 	}
 	if len(r.Front) == 0 {
-		fmt.Fprintf(w, "\nno design meets the constraints\n")
+		fmt.Fprintf(w, "\nno design is left\n")
+		for _, s := range r.Stages {
+			if s.First != "" {
+				fmt.Fprintf(w, "first dropped at stage %s: %s\n", s.Stage, s.First)
+			}
+		}
 	} else {
 		fmt.Fprintf(w, "\nfront: %d designs that no other beats in %s\n", len(r.Front), strings.Join(r.Objectives, ", "))
 		if err := frontTable(tw, r); err != nil {

@@ -71,6 +71,12 @@ func Open(path string) (*Store, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("store %s is not a regular file", path)
 	}
+	// SQLite does not say why a file cannot be opened.
+	if f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	} else if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	q := url.Values{"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)"}, "_txlock": {"immediate"}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
@@ -80,7 +86,7 @@ func Open(path string) (*Store, error) {
 	s := &Store{db, path}
 	if err := s.migrate(); err != nil {
 		db.Close()
-		return nil, fmt.Errorf("store %s: %w", path, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -122,11 +128,19 @@ func (s *Store) migrate() error {
 	})
 }
 
+// named adds the file to an error of its data base.
+func (s *Store) named(err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("store %s: %w", s.path, *err)
+	}
+}
+
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
 // change runs f in a transaction.
-func (s *Store) change(f func(tx *sql.Tx) error) error {
+func (s *Store) change(f func(tx *sql.Tx) error) (err error) {
+	defer s.named(&err)
 	tx, err := s.db.Begin()
 	if err != nil {
 		return err
@@ -144,9 +158,9 @@ type Result struct {
 }
 
 // Get returns the value of a key.
-func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
-	var v []byte
-	err := s.db.QueryRowContext(ctx, "SELECT value FROM results WHERE key = ?", key).Scan(&v)
+func (s *Store) Get(ctx context.Context, key string) (v []byte, ok bool, err error) {
+	defer s.named(&err)
+	err = s.db.QueryRowContext(ctx, "SELECT value FROM results WHERE key = ?", key).Scan(&v)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, false, nil
 	}
@@ -154,8 +168,9 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
 }
 
 // GetAll returns the values of those of the keys that there are.
-func (s *Store) GetAll(ctx context.Context, keys []string) (map[string][]byte, error) {
-	values := map[string][]byte{}
+func (s *Store) GetAll(ctx context.Context, keys []string) (values map[string][]byte, err error) {
+	defer s.named(&err)
+	values = map[string][]byte{}
 	for part := range slices.Chunk(keys, 500) {
 		args := make([]any, len(part))
 		for i, k := range part {
@@ -240,7 +255,8 @@ const (
 )
 
 // Begin enters a new run, and fills in its number and unique name.
-func (s *Store) Begin(r *Run) error {
+func (s *Store) Begin(r *Run) (err error) {
+	defer s.named(&err)
 	r.UID = rand.Text()
 	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary, uid) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
 		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"), r.UID)
@@ -252,21 +268,22 @@ func (s *Store) Begin(r *Run) error {
 }
 
 // Update sets what changes of a run: status, seconds and summary.
-func (s *Store) Update(id int64, status string, seconds float64, summary []byte) error {
-	_, err := s.db.Exec("UPDATE runs SET status = ?, seconds = ?, summary = ? WHERE id = ?", status, seconds, summary, id)
+func (s *Store) Update(id int64, status string, seconds float64, summary []byte) (err error) {
+	defer s.named(&err)
+	_, err = s.db.Exec("UPDATE runs SET status = ?, seconds = ?, summary = ? WHERE id = ?", status, seconds, summary, id)
 	return err
 }
 
 const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary, uid FROM runs"
 
 // Runs lists runs, the oldest first; with an identity only those of it.
-func (s *Store) Runs(identity string) ([]Run, error) {
+func (s *Store) Runs(identity string) (out []Run, err error) {
+	defer s.named(&err)
 	rows, err := s.db.Query(runColumns+" WHERE ? = '' OR identity = ? ORDER BY id", identity, identity)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var out []Run
 	for rows.Next() {
 		var r Run
 		var seed, started int64
@@ -297,27 +314,32 @@ func (s *Store) Find(id int64) (*Run, error) {
 }
 
 // Points calls f for each point of a run, in the order of their names.
-func (s *Store) Points(run int64, f func(Point) error) error {
+func (s *Store) Points(run int64, f func(Point) error) (err error) {
 	rows, err := s.db.Query("SELECT point, stage, fate, reason, settings, result FROM points WHERE run = ? ORDER BY point", run)
 	if err != nil {
+		s.named(&err)
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var p Point
 		if err := rows.Scan(&p.Point, &p.Stage, &p.Fate, &p.Reason, &p.Settings, &p.Result); err != nil {
+			s.named(&err)
 			return err
 		}
-		if err := f(p); err != nil {
+		if err := f(p); err != nil { // f's own
 			return err
 		}
 	}
-	return rows.Err()
+	err = rows.Err()
+	s.named(&err)
+	return err
 }
 
 // Counts returns how many results a stage has, and how often they were computed
 // in all.
 func (s *Store) Counts(stage string) (results, times int64, err error) {
+	defer s.named(&err)
 	err = s.db.QueryRow("SELECT count(*), coalesce(sum(times), 0) FROM results WHERE stage = ?", stage).Scan(&results, &times)
 	return results, times, err
 }

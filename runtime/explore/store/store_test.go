@@ -179,6 +179,25 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// Errors name the file.
+func TestErrors(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "x.db"))
+	run := begin(t, s, "a")
+	if _, err := s.db.Exec("DROP TABLE points; DROP TABLE results; ALTER TABLE runs RENAME TO gone"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, get := s.Get(t.Context(), "k")
+	_, all := s.GetAll(t.Context(), []string{"k"})
+	_, runs := s.Runs("")
+	_, _, counts := s.Counts("x")
+	for what, err := range map[string]error{"get": get, "get all": all, "runs": runs, "counts": counts, "put": s.Put(run.ID, []Result{{"k", "s", nil}}, nil), "begin": s.Begin(run),
+		"update": s.Update(run.ID, Done, 1, nil), "points": s.Points(run.ID, func(Point) error { return nil })} {
+		if err == nil || strings.Count(err.Error(), s.path) != 1 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // What is no store of ours is refused and left alone.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
