@@ -66,18 +66,33 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
-	res, outputs, err := runPIM(ctx, p, t, inputs, o)
+	if _, err := p.compile(t, pim.Latency); err != nil { // first: it says what there is for the host
+		return nil, err
+	}
+	var res *Result
+	sets := [][]*ir.Tensor{inputs}
+	got, err := p.through(ctx, sets, func(in []*ir.Tensor) (outputs []*ir.Tensor, err error) {
+		res, outputs, err = runPIM(ctx, p, t, in, o)
+		return outputs, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &RunReport{Title: title(p, true), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
+	r := &RunReport{Title: title(p, true), Result: res, Warnings: append(p.Warnings, warnings...)}
+	if o.Mode != TimingOnly {
+		outputs, err := p.finish(ctx, sets, got)
+		if err != nil {
+			return nil, err
+		}
+		r.Outputs = outputs[0]
+		res.Outputs = describe(m.outputs(), r.Outputs)
+		if res.Agreement, err = agreement(ctx, p, sets, got); err != nil {
+			return nil, err
+		}
+	}
 	p.describe(res)
 	res.perInference(m.batch())
-	if o.Mode != TimingOnly {
-		res.Outputs = describe(outputNames(m.Graph), outputs)
-		res.Agreement, err = agreement(ctx, p, [][]*ir.Tensor{inputs}, outputs)
-	}
-	return r, err
+	return r, nil
 }
 
 // givenInputs reads the first set of inputs of a file or folder; "" names none.
@@ -168,14 +183,10 @@ func ownInputs(m *Model, q QuantOptions, n int) ([][]*ir.Tensor, error) {
 	return sets, nil
 }
 
-// agreement compares outputs of the emulator for a batch of inputs with the
-// evaluator's for each of them on the fixed-point graph, and with those of the model
-// as it came. p takes one input at a time.
-func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs []*ir.Tensor) (*Agreement, error) {
-	got, err := unstack(outputs, len(inputs))
-	if err != nil {
-		return nil, err
-	}
+// agreement compares what a target and its host computed of a model's graph for a
+// batch of inputs with the evaluator's for each of them on the fixed-point graph, and
+// with those of the model as it came.
+func agreement(ctx context.Context, p *Prepared, inputs, got [][]*ir.Tensor) (*Agreement, error) {
 	a := &Agreement{BitExact: true}
 	d := difference{exact: true}
 	for k, in := range inputs {
@@ -288,7 +299,7 @@ func Compile(ctx context.Context, name string, t *Target, mo ModelOptions, q Qua
 			n += len(s.Insts)
 		}
 	}
-	return &CompileReport{Encoded: b, Warnings: p.Warnings, Summary: ProgramSummary{
+	return &CompileReport{Encoded: b, Warnings: append(p.Warnings, p.hostWarnings()...), Summary: ProgramSummary{
 		Model: m.Name, Target: t.Name, Quant: p.Quant,
 		Clusters: len(c.program.Main), ClustersTotal: t.Chip.NumClusters(), Instructions: n,
 		WeightBytes: c.program.WeightBytes, WeightSRAM: c.program.WeightSRAMBytes, WeightSRAMTotal: t.Chip.WeightSRAM.Bytes.Int(),

@@ -171,8 +171,20 @@ func notes(rs []*runtime.Result) []string {
 	of := map[string][]string{}
 	for _, r := range rs {
 		ns := r.Notes
-		if len(r.Fallback) > 0 {
-			ns = append([]string{"in float32: " + fallbacks(r.Fallback)}, ns...)
+		var host, float []runtime.Fallback
+		for _, f := range r.Fallback {
+			if f.On == runtime.OnHost {
+				host = append(host, f)
+			} else {
+				float = append(float, f)
+			}
+		}
+		if len(float) > 0 {
+			ns = append([]string{"in float32: " + fallbacks(float)}, ns...)
+		}
+		if h := r.Host; h != nil {
+			ns = append([]string{fmt.Sprintf("on the host, whose time and energy are not in the figures, %s of the element operations: %s; %s go to it and %s come from it",
+				runtime.Percent(h.Share), fallbacks(host), Bytes(h.BytesTo), Bytes(h.BytesFrom))}, ns...)
 		}
 		if len(r.Raised) > 0 {
 			ns = append([]string{"higher precision: " + raised(r.Raised, 4)}, ns...)

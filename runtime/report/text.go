@@ -172,6 +172,12 @@ func Check(w io.Writer, r runtime.CheckResult) error {
 	if r.SQNRdB != nil && r.Executor != "eval" {
 		line += fmt.Sprintf(", SQNR %.1f dB", *r.SQNRdB)
 	}
+	switch {
+	case r.HostShare == 1:
+		line += ", all of it on the host"
+	case r.HostShare > 0:
+		line += fmt.Sprintf(", %s on the host", runtime.Percent(r.HostShare))
+	}
 	switch r.Raised {
 	case 0:
 	case 1:
