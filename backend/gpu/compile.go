@@ -342,6 +342,12 @@ func (l *lowering) lower(op *ir.Op) error {
 		return l.cast()
 	case ir.Where:
 		return l.where()
+	case ir.GatherElements:
+		return l.gatherElements()
+	case ir.ScatterElements:
+		return l.scatterElements()
+	case ir.TopK:
+		return l.topK()
 	}
 	if !l.g.Type(op.In[0]).IsQuantised() {
 		if l.g.Type(op.In[0]).DType.IsFloat() {

@@ -70,6 +70,11 @@ const (
 	// Products of two activations, the second in DRAM.
 	OpLoadA
 
+	// Elements by index.
+	OpPick
+	OpPut
+	OpTopK
+
 	numOps
 )
 
