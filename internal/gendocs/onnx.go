@@ -61,7 +61,9 @@ them compile; *some*, as many as stated; *host*, the target has no form for the
 operator on these types, or it depends on data, and the [host](counting.md#the-host)
 runs it; *no*, none compiles; *at import*, the operator is
 evaluated when the model is read and nothing is left to run; –, the
-standard has no test of it alone on float32. The last column is what the tests turned
+standard has no test of it alone on float32. What decides about a shape is an input in
+some of these tests; where it is a constant, as in most models, the operator is evaluated
+at import. The last column is what the tests turned
 into, in the [operators](ir.md) of the intermediate representation; those in
 *italics* have no form on PIM.
 
@@ -118,6 +120,8 @@ func (e example) runs(n, host int) string {
 		return "host"
 	case n+host == 0:
 		return "no"
+	case n == 0:
+		return fmt.Sprintf("host: %d of %d", host, left)
 	}
 	s := fmt.Sprintf("some: %d of %d", n, left)
 	if host > 0 {
