@@ -27,7 +27,7 @@ func (p *Prepared) batch(n int) (*Prepared, error) {
 		return p, nil
 	}
 	if p.Chip == nil {
-		return nil, errAllHost
+		return nil, p.allHost()
 	}
 	g, err := passes.Batch(p.Chip, n)
 	if err != nil {

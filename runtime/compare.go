@@ -103,7 +103,7 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 		}
 	}
 	if p.Chip == nil {
-		return nil, fmt.Errorf("model %s: %w", m.Name, errAllHost)
+		return nil, fmt.Errorf("model %s: %w", m.Name, p.allHost())
 	}
 	c := &Comparison{Title: title(p, o.Batches == nil), Warnings: p.Warnings}
 	for _, t := range targets {

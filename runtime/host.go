@@ -23,9 +23,10 @@ import (
 // Host is what the host of a target does in one inference. Its time and energy are in
 // none of a result's figures.
 type Host struct {
-	Share     float64 `json:"share"`           // of the model's element operations; nodes that depend on data count once a run has told
-	BytesTo   int64   `json:"bytes_to_host"`   // handed over by the target
-	BytesFrom int64   `json:"bytes_from_host"` // handed to the target, beside inputs
+	Share     float64 `json:"share"`               // of the model's element operations
+	Uncounted bool    `json:"uncounted,omitempty"` // nodes that depend on data are not in the shares, no run having counted them
+	BytesTo   int64   `json:"bytes_to_host"`       // handed over by the target
+	BytesFrom int64   `json:"bytes_from_host"`     // handed to the target, beside inputs
 }
 
 // OnHost is Fallback.On of what runs on the host.
@@ -67,7 +68,7 @@ func (p *Prepared) refuse(err error) bool {
 func (p *Prepared) trying(compile func(g *ir.Graph) error) error {
 	for {
 		if p.Chip == nil {
-			return errAllHost
+			return p.allHost()
 		}
 		err := compile(p.Chip)
 		if err == nil || !p.refuse(err) {
@@ -246,7 +247,7 @@ func (p *Prepared) describeHost(r *Result) {
 		late += w
 	}
 	whole := float64(max(total+late, 1))
-	r.Host = &Host{Share: float64(late) / whole}
+	r.Host = &Host{Share: float64(late) / whole, Uncounted: m.Host != nil && p.spent == nil}
 	r.Fallback = slices.Clone(p.Fallback)
 	leaving := map[ir.ValueID]bool{}
 	if p.parts != nil {
@@ -322,6 +323,27 @@ func (p *Prepared) hostWarnings() []string {
 	if len(parts) > shown {
 		parts = append(parts[:shown], fmt.Sprintf("and %d more", len(parts)-shown))
 	}
-	return []string{"it holds the target's part of the model alone; the host runs " + strings.Join(parts, ", ") +
-		": run the model itself for its outputs"}
+	return []string{"the program holds the target's part of the model alone, without " + strings.Join(parts, ", ") +
+		", which the host runs: run the model itself for its outputs"}
+}
+
+// leftToHost says why a model has an end that the host runs, "" when it has none.
+func (m *Model) leftToHost() string {
+	if m.Host == nil {
+		return ""
+	}
+	n := m.Host.Nodes[0]
+	s := fmt.Sprintf("node %q (%s) depends on data (%s): the host runs it", n.Node, n.Op, n.Reason)
+	if more := len(m.Host.Nodes) - 1; more > 0 {
+		s += " and " + plural(more, "node more", "nodes more")
+	}
+	return s
+}
+
+// allHost is errAllHost with a reason.
+func (p *Prepared) allHost() error {
+	if why := p.Model.leftToHost(); why != "" {
+		return fmt.Errorf("%w: %s", errAllHost, why)
+	}
+	return errAllHost
 }

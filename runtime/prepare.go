@@ -57,6 +57,9 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
 	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Batch: 1, Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
+	if why := m.leftToHost(); why != "" {
+		p.Warnings = append(p.Warnings, why)
+	}
 	if len(m.Graph.Outputs) == 0 { // all of it depends on data
 		p.Fixed, p.Quant = m.Graph, "as the model came"
 		return p, nil

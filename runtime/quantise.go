@@ -55,8 +55,7 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 		return nil, err
 	}
 	if m.Host != nil {
-		n := m.Host.Nodes[0]
-		return nil, fmt.Errorf("model %s: node %q (%s) depends on data (%s), and such a model cannot be written; end it before that node", m.Name, n.Node, n.Op, n.Reason)
+		return nil, fmt.Errorf("model %s: %s, and such a model cannot be written; end it before that node", m.Name, m.leftToHost())
 	}
 	q.StopAfter = "quantise"
 	p, err := prepare(ctx, m, q, calibration)

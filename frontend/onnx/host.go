@@ -80,8 +80,9 @@ func (h *Host) Reads() []int {
 	return list
 }
 
-// Follows reports whether output i of the model comes from the Host.
-func (h *Host) Follows(i int) bool { return h.results[i].input < 0 && h.results[i].output < 0 }
+// From returns which output of the graph is output i of the model, −1 when the Host
+// makes that one.
+func (h *Host) From(i int) int { return h.results[i].output }
 
 // readsHost reports whether a node, or a graph in it, reads what the Host makes.
 func (im *importer) readsHost(n *onnxpb.NodeProto) bool {
@@ -211,7 +212,7 @@ func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOpt
 	}
 	outs := make([]*ir.Tensor, len(h.results))
 	for i, o := range h.results {
-		if !h.Follows(i) {
+		if o.input >= 0 || o.output >= 0 {
 			outs[i] = from(o)
 			continue
 		}

@@ -226,10 +226,17 @@ func Info(w io.Writer, i *runtime.ModelInfo) error {
 		g.add("input", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
 	}
 	for _, t := range i.Outputs {
+		if t.Type == runtime.DataDecides {
+			g.add("output", fmt.Sprintf("%q %s", t.Name, t.Type))
+			continue
+		}
 		g.add("output", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
 	}
 	for _, d := range i.Dims {
 		g.add("--dim "+d.Name, d.Doc)
+	}
+	for _, o := range i.Host {
+		g.add("on the host "+o.Name, fmt.Sprint(o.Count))
 	}
 	for _, o := range i.Operators {
 		g.add("IR operator "+o.Name, fmt.Sprint(o.Count))
