@@ -309,3 +309,121 @@ func TestGreedyDecoding(t *testing.T) {
 		t.Errorf("all inputs give as many tokens: %v", lengths)
 	}
 }
+
+// around is a small transformer-like model whose positions are a running sum over
+// its token ids and whose outputs are sines: a target has neither.
+func around() *graphOf {
+	g := newGraph()
+	g.p.Input = append(g.p.Input, infoOf("ids", int64s, 1, 8))
+	g.ints("pad", []int64{1}, 0)
+	g.list("axis", 1)
+	g.node("Equal(ids, pad) padding", nil)
+	g.node("Not(padding) real", nil)
+	g.node("Cast(real) ones", map[string]any{"to": int(int64s)})
+	g.p.Initializer = append(g.p.Initializer, &onnxpb.TensorProto{Name: "along", DataType: int32(onnxpb.TensorProto_INT32), Int32Data: []int32{1}})
+	g.node("CumSum(ones, along) positions", nil)
+	g.weights("words", 20, 16)
+	g.weights("places", 9, 16)
+	g.node("Gather(words, ids) word", nil)
+	g.node("Gather(places, positions) place", nil)
+	g.node("Add(word, place) x", nil)
+	g.weights("w1", 16, 32)
+	g.weights("w2", 32, 16)
+	g.node("MatMul(x, w1) h", nil)
+	g.node("Relu(h) a", nil)
+	g.node("MatMul(a, w2) y", nil)
+	g.node("Sin(y) wave", nil)
+	g.p.Output = append(g.p.Output, infoOf("wave", float, 1, 8, 16))
+	return g
+}
+
+// TestHostAround runs what a target refuses before and after its part, for one input
+// and for several at once.
+func TestHostAround(t *testing.T) {
+	ctx := context.Background()
+	m := around().model(t)
+	if m.Host != nil {
+		t.Fatal("nothing here depends on data")
+	}
+	ids := func(k int64) []*ir.Tensor {
+		return []*ir.Tensor{ir.NewTensor(ir.I64, []int{1, 8}, []int64{3 + k, 5, 0, 7, 19 - k, 0, 0, 1})}
+	}
+	sets := [][]*ir.Tensor{ids(0), ids(1), ids(2)}
+	for _, on := range []string{"corsair-card", "a100"} {
+		target, err := OpenTarget(on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := emulate
+		if target.GPU != nil {
+			if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
+				continue
+			}
+			run = emulateKernels
+		}
+		p, err := prepare(ctx, m, QuantOptions{}, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range sets {
+			got, err := run(ctx, p, target, in)
+			if err != nil {
+				t.Fatalf("%s: %v", on, err)
+			}
+			want, err := evaluate(ctx, p.Fixed, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameBits(got[0], want[0]) {
+				t.Errorf("%s: other bits than the evaluator's", on)
+			}
+		}
+		r := &Result{}
+		p.describeHost(r)
+		if r.Host == nil || r.Host.BytesFrom != 8*8 || r.Host.BytesTo != 4*8*16 || !(r.Host.Share > 0 && r.Host.Share < 0.2) {
+			t.Errorf("%s: host %+v, want 64 bytes from it, 512 to it and a small share", on, r.Host)
+		}
+		if target.Chip == nil {
+			continue
+		}
+		b, err := p.batch(len(sets))
+		if err != nil {
+			t.Fatal(err)
+		}
+		many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if many.Agreement == nil || !many.Agreement.BitExact || many.Batch != len(sets) {
+			t.Errorf("a batch of %d: %+v", many.Batch, many.Agreement)
+		}
+	}
+}
+
+// TestHostWithoutTarget refuses models of which nothing is left, with the reason.
+func TestHostWithoutTarget(t *testing.T) {
+	g := newGraph()
+	g.p.Input = append(g.p.Input, infoOf("x", float, 4))
+	g.node("NonZero(x) at", nil)
+	g.p.Output = append(g.p.Output, infoOf("at", int64s, 1, -1))
+	p, err := Prepare(context.Background(), g.model(t), QuantOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	card, err := OpenTarget("corsair-card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.compile(card, 0); !errors.Is(err, errAllHost) || !strings.Contains(err.Error(), `"n_at" (NonZero)`) {
+		t.Errorf("compiling nothing gives %v", err)
+	}
+	in := []*ir.Tensor{ir.NewTensor(ir.F32, []int{4}, []float32{0, 1, 0, 2})}
+	got, err := emulate(context.Background(), p, card, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.finish(context.Background(), [][]*ir.Tensor{in}, [][]*ir.Tensor{got})
+	if err != nil || len(out[0]) != 1 || out[0][0].Numel() != 2 {
+		t.Errorf("the host alone gives %v, %v", out, err)
+	}
+}
