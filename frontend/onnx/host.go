@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 
 	"situ/frontend/onnx/onnxpb"
@@ -180,7 +181,13 @@ type eager struct {
 
 // Run executes the Host on the inputs of the model and the outputs of the graph
 // before it, and returns the outputs of the model. Errors name the node.
-func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOptions) ([]*ir.Tensor, error) {
+func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOptions) (outs []*ir.Tensor, err error) {
+	at := "the first node"
+	defer func() {
+		if r := recover(); r != nil {
+			outs, err = nil, fmt.Errorf("internal error: on the host: %s: %v\n%s", at, r, debug.Stack())
+		}
+	}()
 	im := newImporter(h.model)
 	im.eager, im.used = &eager{ctx: ctx, opt: opt}, h.used
 	im.mostWork, im.mostUnrolled = maxHostWork, maxHostNodes
@@ -198,6 +205,7 @@ func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOpt
 		im.env[o.name] = &value{name: o.name, id: ir.NoValue, tensor: from(o)}
 	}
 	for i, n := range h.nodes {
+		at = "node " + nodeName(n)
 		before := im.work
 		im.node(n)
 		if opt.Spent != nil {
@@ -210,7 +218,7 @@ func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOpt
 			return nil, fmt.Errorf("on the host: %w", err)
 		}
 	}
-	outs := make([]*ir.Tensor, len(h.results))
+	outs = make([]*ir.Tensor, len(h.results))
 	for i, o := range h.results {
 		if o.input >= 0 || o.output >= 0 {
 			outs[i] = from(o)

@@ -269,6 +269,35 @@ func TestNodesOnHost(t *testing.T) {
 	}
 }
 
+// executeZeros runs graph and Host of a small model on zeros: it may fail, but in
+// order.
+func executeZeros(t *testing.T, m *Model) {
+	g, h, err := ImportHost(m, ImportOptions{DefaultDim: 1})
+	if err != nil || h == nil {
+		return
+	}
+	var in []*ir.Tensor
+	for _, id := range g.Inputs {
+		if g.Type(id).Numel() > 1<<12 {
+			return
+		}
+		in = append(in, ir.Zeros(g.Type(id).DType, g.Type(id).Shape...))
+	}
+	e, err := eval.New(g)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	before, err := e.Run(ctx, in, eval.Options{MemoryLimit: 1 << 22})
+	if err != nil {
+		return
+	}
+	if _, err := h.Run(ctx, in, before, HostOptions{MemoryLimit: 1 << 22}); err != nil && strings.Contains(err.Error(), "internal error") {
+		t.Error(err)
+	}
+}
+
 // executed runs all nodes of a model on the host.
 func executed(m *Model, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
 	im := newImporter(m)
@@ -294,4 +323,53 @@ func executed(m *Model, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
 		h.results = append(h.results, r)
 	}
 	return h.Run(context.Background(), inputs, nil, HostOptions{MemoryLimit: 1 << 30})
+}
+
+// TestEmptyOnHost executes the standard's tests with nothing in their inputs, as a
+// detector that finds no box makes them: results or errors, no panics.
+func TestEmptyOnHost(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(shared(t, "onnx", "backend", "node"), "*", "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		m, err := Load(f)
+		if err != nil {
+			continue
+		}
+		inputs, err := readSet(filepath.Join(dir, "test_data_set_0"), "input")
+		if err != nil || len(inputs) == 0 {
+			continue
+		}
+		for mask := 1; mask < 1<<min(len(inputs), 3); mask++ {
+			for axis := range 4 {
+				changed := slices.Clone(inputs)
+				for i := range changed {
+					if mask>>i&1 == 1 && axis < len(inputs[i].Shape) {
+						shape := slices.Clone(inputs[i].Shape)
+						shape[axis] = 0
+						changed[i] = ir.Zeros(inputs[i].DType, shape...)
+					}
+				}
+				func() {
+					defer func() {
+						if r := recover(); r != nil {
+							t.Errorf("%s with inputs %b empty along %d: panic: %v", filepath.Base(dir), mask, axis, r)
+						}
+					}()
+					_, err := executed(m, changed)
+					if err == nil {
+						ran++
+					} else if strings.Contains(err.Error(), "internal error") {
+						t.Errorf("%s with inputs %b empty along %d: %v", filepath.Base(dir), mask, axis, err)
+					}
+				}()
+			}
+		}
+	}
+	if t.Logf("%d ran", ran); ran < 3000 {
+		t.Errorf("%d ran, 3000 should", ran)
+	}
 }
