@@ -89,17 +89,13 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 			return nil, err
 		}
 	}
-	// Every target runs the same part of the model: what all the chips take. That has
-	// been found when one round compiles for each of them without a cut.
-	for cut := -1; cut < len(p.refused); {
-		cut = len(p.refused)
-		for _, t := range targets {
-			if t.Chip == nil {
-				continue
-			}
-			if _, err := p.compile(t, pim.Latency); err != nil {
-				return nil, err
-			}
+	// Every target runs the same part of the model: what all the chips take.
+	for _, t := range targets {
+		if t.Chip == nil {
+			continue
+		}
+		if err := p.trying(func(g *ir.Graph) error { return pim.Takes(g, t.Chip) }); err != nil {
+			return nil, fmt.Errorf("model %s on %s: %w", m.Name, t.Name, err)
 		}
 	}
 	if p.Chip == nil {

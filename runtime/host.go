@@ -284,6 +284,8 @@ func (p *Prepared) describeHost(r *Result) {
 			r.Host.BytesTo += g.Type(id).Bytes()
 		}
 	}
+	n := int64(m.batch())
+	r.Host.BytesTo, r.Host.BytesFrom = r.Host.BytesTo/n, r.Host.BytesFrom/n
 }
 
 // hostShare returns what share of the element operations the host runs, 1 when a
