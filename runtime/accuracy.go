@@ -65,6 +65,12 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 	if err != nil {
 		return nil, fmt.Errorf("data for accuracy: %w", err)
 	}
+	if m.Host != nil && d.labels != nil {
+		return nil, fmt.Errorf("model %s: %s; without its outputs labels say nothing: give inputs without labels, and what the host reads is measured", m.Name, m.leftToHost())
+	}
+	if len(m.Graph.Outputs) == 0 {
+		return nil, fmt.Errorf("model %s: %w: %s", m.Name, errAllHost, m.leftToHost())
+	}
 	r := &AccuracyReport{Model: m.Name, Data: d.what, Inputs: len(d.inputs), Positions: d.positions, Layers: []LayerNoise{}}
 	float, err := outputsOf(ctx, m.Graph, d.inputs)
 	if err != nil {
@@ -86,6 +92,9 @@ func MeasureAccuracy(ctx context.Context, name string, mo ModelOptions, q QuantO
 		}
 		calibration = d.inputs[:min(n, len(d.inputs))]
 		r.Warnings = append(r.Warnings, fmt.Sprintf("calibrated with the first %d of the inputs that are measured; give --calibration DIR with others", len(calibration)))
+	}
+	if m.Host != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s; measured is %q, which comes before it", m.leftToHost(), outputNames(m.Graph)[0]))
 	}
 	r.Precisions = append(r.Precisions, score(first, d, float, float))
 	var reference *ir.Graph // in float, with the layers of the fixed-point graph

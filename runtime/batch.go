@@ -26,12 +26,15 @@ func (p *Prepared) batch(n int) (*Prepared, error) {
 	if n == 1 {
 		return p, nil
 	}
-	g, err := passes.Batch(p.Fixed, n)
+	if p.Chip == nil {
+		return nil, p.allHost()
+	}
+	g, err := passes.Batch(p.Chip, n)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", p.Model.Name, err)
 	}
 	q := *p
-	q.Fixed, q.Batch, q.programs = g, n, map[programKey]*compiled{}
+	q.Chip, q.Batch, q.programs = g, n, map[programKey]*compiled{}
 	return &q, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"situ/backend/pim"
 	"situ/ir"
 )
 
@@ -88,6 +89,18 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 			return nil, err
 		}
 	}
+	// Every target runs the same part of the model: what all the chips take.
+	for _, t := range targets {
+		if t.Chip == nil {
+			continue
+		}
+		if err := p.trying(func(g *ir.Graph) error { return pim.Takes(g, t.Chip) }); err != nil {
+			return nil, fmt.Errorf("model %s on %s: %w", m.Name, t.Name, err)
+		}
+	}
+	if p.Chip == nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, p.allHost())
+	}
 	c := &Comparison{Title: title(p, o.Batches == nil), Warnings: p.Warnings}
 	for _, t := range targets {
 		for _, n := range batches {
@@ -113,41 +126,71 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 // compareOn runs the prepared model b, a batch of one, on a target.
 func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inputs [][]*ir.Tensor, o CompareOptions) (*Result, error) {
 	sets := inputs[:b.Batch]
-	in, err := stack(sets)
-	if err != nil {
-		return nil, err
-	}
 	var r *Result
-	var outputs []*ir.Tensor
-	if t.GPU != nil {
-		var steady [][]*ir.Tensor
-		if o.Batches == nil {
-			steady = inputs[:throughputBatch]
+	got, err := b.through(ctx, sets, func(in []*ir.Tensor) (outputs []*ir.Tensor, err error) {
+		if t.GPU != nil {
+			var steady [][]*ir.Tensor
+			if o.Batches == nil {
+				if steady, err = b.entering(ctx, inputs[:throughputBatch]); err != nil {
+					return nil, err
+				}
+			}
+			r, outputs, err = runGPU(ctx, b, t, in, o, steady)
+			return outputs, err
 		}
-		r, outputs, err = runGPU(ctx, b, t, in, o, steady)
-	} else {
 		ro := RunOptions{}
 		if b.described() || float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
 			ro.Mode = TimingOnly
 		}
 		r, outputs, err = runPIM(ctx, b, t, in, ro)
-	}
+		return outputs, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	b.describe(r)
-	if outputs != nil {
+	if got != nil {
 		positions := one.visible()
 		if t.GPU != nil {
 			positions = allOf(len(one.Fixed.Outputs))
 		}
-		r.Outputs = describe(namesOf(one.Model.Graph, positions), outputs)
-		if r.Agreement, err = agreement(ctx, one, sets, outputs, positions); err != nil {
+		if r.Outputs, err = b.describeOutputs(ctx, sets, got, positions); err != nil {
+			return nil, err
+		}
+		if r.Agreement, err = agreement(ctx, one, sets, got, positions); err != nil {
 			return nil, err
 		}
 	}
+	b.describe(r)
 	r.perInference(b.Batch * one.Model.batch())
 	return r, nil
+}
+
+// describeOutputs identifies the outputs of a batch: as one tensor each, or for each
+// entry where the host made them, whose shapes may differ. got are those of p.Fixed at
+// the given positions.
+func (p *Prepared) describeOutputs(ctx context.Context, inputs, got [][]*ir.Tensor, positions []int) ([]Output, error) {
+	if p.Model.Host == nil {
+		all, err := stack(got)
+		if err != nil {
+			return nil, err
+		}
+		return describe(namesOf(p.Model.Graph, positions), all), nil
+	}
+	sets, err := p.finish(ctx, inputs, got)
+	if err != nil {
+		return nil, err
+	}
+	var list []Output
+	for k, set := range sets {
+		names := slices.Clone(p.Model.outputs())
+		for i := range names {
+			if len(sets) > 1 {
+				names[i] = fmt.Sprintf("%s[%d]", names[i], k)
+			}
+		}
+		list = append(list, describe(names, set)...)
+	}
+	return list, nil
 }
 
 // accuracy measures top-1 of a model that ships on its test images, on the

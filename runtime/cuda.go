@@ -109,11 +109,11 @@ func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
-	sets, err := givenInputs(o.Inputs)
+	given, err := givenInputs(o.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	mo.inputs = sets[0]
+	mo.inputs = given[0]
 	m, err := OpenModel(name, mo)
 	if err != nil {
 		return nil, err
@@ -133,16 +133,38 @@ func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q Q
 		return nil, err
 	}
 	r := &DeviceRun{Model: m.Name, Quant: p.Quant, Warnings: append(p.Warnings, warnings...)}
-	if err := r.run(ctx, d, ordinal, p.Fixed, inputs, o.Repeat); err != nil {
+	sets := [][]*ir.Tensor{inputs}
+	got, err := r.runPrepared(ctx, d, ordinal, p, sets, o.Repeat)
+	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	r.Outputs = describe(outputNames(m.Graph), r.Tensors)
 	want, err := evaluate(ctx, p.Fixed, inputs)
 	if err != nil {
 		return nil, err
 	}
+	r.Tensors = got[0]
 	r.compare(want)
+	outputs, err := p.finish(ctx, sets, got)
+	if err != nil {
+		return nil, err
+	}
+	r.Tensors = outputs[0]
+	r.Outputs = describe(m.outputs(), r.Tensors)
+	r.Warnings = append(r.Warnings, p.hostWarnings()...)
 	return r, nil
+}
+
+// runPrepared runs on a device what it takes of a model, and the rest on the host. It
+// returns the outputs of the model's graph.
+func (r *DeviceRun) runPrepared(ctx context.Context, d *cuda.Driver, ordinal int, p *Prepared, sets [][]*ir.Tensor, repeat int) (got [][]*ir.Tensor, err error) {
+	err = p.trying(func(g *ir.Graph) error {
+		got, err = p.through(ctx, sets, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
+			err := r.run(ctx, d, ordinal, g, in, repeat)
+			return r.Tensors, err
+		})
+		return err
+	})
+	return got, err
 }
 
 // compare notes how the outputs differ from those of the evaluator.

@@ -69,7 +69,7 @@ func (r *Result) steadyGPU(ctx context.Context, p *Prepared, t *Target, sets [][
 	n, many := len(sets), &gpuRun{method: r.Method}
 	var err error
 	if r.Method == Analytic {
-		many.Report, err = gpu.Estimate(p.Fixed, t.GPU, gpu.Options{Batch: n})
+		many.Report, err = gpu.Estimate(p.Chip, t.GPU, gpu.Options{Batch: n})
 	} else {
 		var b *Prepared
 		if b, err = p.batch(n); err == nil {
@@ -106,7 +106,7 @@ func (r *Result) steadyGPU(ctx context.Context, p *Prepared, t *Target, sets [][
 // onGPU counts what the kernels of a prepared model do, and prices it.
 func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o CompareOptions) (*gpuRun, error) {
 	// The estimate knows the compulsory bytes and whether all fits in memory.
-	est, err := gpu.Estimate(p.Fixed, t.GPU, gpu.Options{Batch: 1})
+	est, err := gpu.Estimate(p.Chip, t.GPU, gpu.Options{Batch: 1})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
@@ -117,7 +117,7 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 	case o.Exact:
 		whole = math.Inf(1)
 	}
-	prog, err := compile(p.Fixed, t.GPU)
+	prog, err := compile(p.Chip, t.GPU)
 	if err == nil {
 		err = assemble(ctx, prog)
 	}
@@ -131,7 +131,7 @@ func (p *Prepared) onGPU(ctx context.Context, t *Target, inputs []*ir.Tensor, o 
 		}
 		return &gpuRun{Report: est, method: Analytic, notes: []string{"by the analytic model, not from kernels: " + why}}, nil
 	}
-	rep, c, err := measureKernels(ctx, prog, t.GPU, p.Fixed, inputs, whole, p.Batch, est.CompulsoryBytes)
+	rep, c, err := measureKernels(ctx, prog, t.GPU, p.Chip, inputs, whole, p.Batch, est.CompulsoryBytes)
 	if err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
 	}

@@ -15,6 +15,9 @@ type TensorInfo struct {
 	Shape []int  `json:"shape"`
 }
 
+// DataDecides is the type of an output whose shape is known only after a run.
+const DataDecides = "as data decide"
+
 // OperatorCount says how often an IR operator occurs.
 type OperatorCount struct {
 	Name  string `json:"name"`
@@ -33,6 +36,7 @@ type ModelInfo struct {
 	Outputs    []TensorInfo    `json:"outputs"`
 	Dims       []models.Dim    `json:"dims,omitempty"` // sizes that a model which is built takes
 	Operators  []OperatorCount `json:"operators"`
+	Host       []OperatorCount `json:"host,omitempty"` // of ONNX, in the end of the model that depends on data
 }
 
 // Info opens a model and describes it.
@@ -68,20 +72,41 @@ func Info(name string, o ModelOptions) (*ModelInfo, error) {
 	for _, id := range g.Inputs {
 		i.Inputs = append(i.Inputs, tensorInfo(g, id))
 	}
-	for _, id := range g.Outputs {
-		i.Outputs = append(i.Outputs, tensorInfo(g, id))
+	for k, name := range m.outputs() {
+		switch {
+		case m.Host == nil:
+			i.Outputs = append(i.Outputs, tensorInfo(g, g.Outputs[k]))
+		case m.Host.From(k) >= 0:
+			i.Outputs = append(i.Outputs, tensorInfo(g, g.Outputs[m.Host.From(k)]))
+		default:
+			i.Outputs = append(i.Outputs, TensorInfo{Name: name, Type: DataDecides})
+		}
 	}
 	counts := map[string]int{}
 	for k := range g.Ops {
 		counts[g.Ops[k].Kind.String()]++
 	}
-	for name, n := range counts {
-		i.Operators = append(i.Operators, OperatorCount{name, n})
+	i.Operators = counted(counts)
+	if m.Host != nil {
+		clear(counts)
+		for _, n := range m.Host.Nodes {
+			counts[n.Op]++
+		}
+		i.Host = counted(counts)
 	}
-	slices.SortFunc(i.Operators, func(a, b OperatorCount) int {
+	return i, nil
+}
+
+// counted lists operators, the most frequent first.
+func counted(counts map[string]int) []OperatorCount {
+	var list []OperatorCount
+	for name, n := range counts {
+		list = append(list, OperatorCount{name, n})
+	}
+	slices.SortFunc(list, func(a, b OperatorCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
-	return i, nil
+	return list
 }
 
 func tensorInfo(g *ir.Graph, id ir.ValueID) TensorInfo {

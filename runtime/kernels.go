@@ -8,6 +8,7 @@ import (
 
 	"situ/backend/gpu"
 	"situ/emulator/ptx"
+	"situ/ir"
 )
 
 // KernelSummary describes a model compiled to GPU kernels.
@@ -63,11 +64,15 @@ func CompileKernels(ctx context.Context, name string, t *Target, dir string, mo 
 		return nil, err
 	}
 	m.Graph = nil // the float weights are several times the size of the program
-	prog, err := gpu.Compile(p.Fixed, t.GPU)
+	var prog *gpu.Program
+	err = p.trying(func(g *ir.Graph) (err error) {
+		prog, err = gpu.Compile(g, t.GPU)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &KernelReport{Warnings: p.Warnings}
+	r := &KernelReport{Warnings: append(p.Warnings, p.hostWarnings()...)}
 	if missing != nil {
 		r.Warnings = append(r.Warnings, missing.Error()+"; kernels.ptx is not written")
 		prog.SM = o.SM

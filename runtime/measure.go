@@ -21,8 +21,9 @@ type difference struct {
 	beyond  int     // elements further than step from want
 	n       int
 	exact   bool
-	nanDiff bool // one is NaN where the other is not
-	raised  int  // layers of the model that have higher precision
+	nanDiff bool    // one is NaN where the other is not
+	raised  int     // layers of the model that have higher precision
+	host    float64 // share of the element operations that the host ran
 }
 
 // sqnr returns the signal-to-quantisation-noise ratio in dB, +Inf when equal.
@@ -44,6 +45,7 @@ func (d *difference) add(e difference) {
 	d.exact = d.exact && e.exact
 	d.nanDiff = d.nanDiff || e.nanDiff
 	d.raised = max(d.raised, e.raised)
+	d.host = max(d.host, e.host)
 }
 
 // compare measures got against want, which have the same number of elements;

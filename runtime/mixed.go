@@ -68,6 +68,7 @@ func withRaised(quant string, raised []Raised) string {
 // describe fills in what a result owes to how the model was quantised.
 func (p *Prepared) describe(r *Result) {
 	r.Fallback, r.Raised = p.Fallback, p.Raised
+	p.describeHost(r)
 	if ir.HasBlocks(p.Fixed) {
 		r.Notes = append(r.Notes, "weights in blocks are held as 8 bits, there being no hardware for the exponents of blocks")
 	}

@@ -32,6 +32,7 @@ type ModelOptions struct {
 type Model struct {
 	Name    string
 	Graph   *ir.Graph     // nil for a compiled program
+	Host    *onnx.Host    // what follows Graph and depends on data; nil when nothing does
 	Program *isa.Program  // nil for an ONNX model
 	Ships   *models.Model // the model that ships, when inputs come with it; nil for others
 	Opset   int64
@@ -149,12 +150,12 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	g, given, err := importGiven(parsed, given, o)
+	g, host, given, err := importGiven(parsed, given, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	g.Name = m.Name
-	m.Graph, m.given = g, given
+	m.Graph, m.Host, m.given = g, host, given
 	if o.Dims != nil {
 		m.bound = o.Dims
 	}
@@ -202,15 +203,15 @@ const smallModel = 200
 // known when a graph is compiled, so where an input decides about shapes or
 // branches it has to be a constant, the same in every run. Integer scalars
 // beside other inputs, such as a sample rate, are taken so first; then no input
-// is; and for small models all but the first, or all. It returns the inputs
-// that are left.
-func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, []named, error) {
+// is; and for small models all but the first. Where a graph of the whole model is
+// had by none of these, what depends on data is left to the host. It returns the
+// inputs that are left.
+func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, *onnx.Host, []named, error) {
 	scalar := func(i int) bool { t := given[i].tensor; return len(t.Shape) == 0 && t.DType.IsInt() }
 	tries := []func(i int) bool{
 		scalar,
 		func(int) bool { return false },
 		func(i int) bool { return i > 0 },
-		func(int) bool { return true },
 	}
 	scalars := 0
 	for i := range given {
@@ -222,9 +223,10 @@ func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, 
 		tries = tries[1:]
 	}
 	if len(parsed.Proto.GetGraph().GetNode()) > smallModel || given == nil {
-		tries = tries[:len(tries)-2]
+		tries = tries[:len(tries)-1]
 	}
-	var first error
+	var first *split
+	var fault error
 	for _, constant := range tries {
 		opt := onnx.ImportOptions{Dims: o.Dims, InputShapes: map[string][]int{}, Values: map[string]*ir.Tensor{}}
 		var left []named
@@ -236,13 +238,25 @@ func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, 
 				left = append(left, n)
 			}
 		}
-		g, err := onnx.Import(parsed, opt)
-		if err == nil {
-			return g, left, nil
-		}
-		if first == nil {
-			first = err
+		g, host, err := onnx.ImportHost(parsed, opt)
+		switch {
+		case err == nil && host == nil:
+			return g, nil, left, nil
+		case err == nil && first == nil:
+			first = &split{g, host, left}
+		case err != nil && fault == nil:
+			fault = err
 		}
 	}
-	return nil, nil, first
+	if first == nil {
+		return nil, nil, nil, fault
+	}
+	return first.graph, first.host, first.given, nil
+}
+
+// split is a model of which the host runs an end.
+type split struct {
+	graph *ir.Graph
+	host  *onnx.Host
+	given []named
 }

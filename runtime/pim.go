@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -60,7 +61,11 @@ func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error
 	if c, ok := p.programs[key]; ok {
 		return c, nil
 	}
-	prog, err := pim.Compile(p.Fixed, t.Chip, pim.Options{Objective: objective, Quant: p.Quant, States: p.States})
+	var prog *isa.Program
+	err := p.trying(func(g *ir.Graph) (err error) {
+		prog, err = pim.Compile(g, t.Chip, pim.Options{Objective: objective, Quant: p.Quant, States: p.States})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)
 	}
@@ -111,14 +116,20 @@ func ioType(d isa.DType) ir.DType {
 		isa.Bool: ir.Bool, isa.I16: ir.I16, isa.U16: ir.U16, isa.U32: ir.U32, isa.U64: ir.U64}[d]
 }
 
-// emulate returns the outputs of a prepared model on a chip.
+// emulate returns the outputs of a prepared model's graph on a chip.
 func emulate(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
 	c, err := p.compile(t, pim.Latency)
+	if err != nil && !errors.Is(err, errAllHost) {
+		return nil, err
+	}
+	outs, err := p.through(ctx, [][]*ir.Tensor{inputs}, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
+		_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+		return out, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	_, out, err := c.run(ctx, inputs, FunctionalOnly, 1, nil)
-	return out, err
+	return outs[0], nil
 }
 
 // measured fills a Result from the report of one inference on a chip.
@@ -137,7 +148,7 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		res.Notes = append(res.Notes, n)
 	}
 	for _, f := range p.Fallbacks {
-		res.Fallback = append(res.Fallback, Fallback(f))
+		res.Fallback = append(res.Fallback, Fallback{Node: f.Node, Op: f.Op, Share: f.Share})
 	}
 	for _, l := range r.Layer {
 		res.Layers = append(res.Layers, LayerCost{

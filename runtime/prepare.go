@@ -31,16 +31,20 @@ type QuantOptions struct {
 type Prepared struct {
 	Model         *Model
 	Fixed         *ir.Graph
-	CameQuantised bool   // the model brought its own scales
-	Quant         string // for people
-	MACs          int64  // of the model as it came
-	Batch         int    // inputs that Fixed takes at once
+	Chip          *ir.Graph // what a target runs of Fixed, for Batch inputs: all, unless there is work for the host; nil for nothing
+	CameQuantised bool      // the model brought its own scales
+	Quant         string    // for people
+	MACs          int64     // of the model as it came
+	Batch         int       // inputs that Chip takes at once
 	Fallback      []Fallback
 	Raised        []Raised   // layers in higher precision than the rest
 	States        []ir.State // of Fixed, which programs keep from run to run
 	Warnings      []string
 
 	programs map[programKey]*compiled
+	refused  []int         // operators of Fixed that a target does not take
+	parts    *passes.Parts // nil when there are none
+	spent    []int64       // elementary operations of the nodes that depend on data, nil before a run
 }
 
 // Prepare takes a model through the passes.
@@ -54,6 +58,13 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 		return nil, fmt.Errorf("%s is a compiled program; this needs the model it was made from", m.Name)
 	}
 	p := &Prepared{Model: m, CameQuantised: cameQuantised(m.Graph), MACs: MACs(m.Graph), Batch: 1, Fallback: []Fallback{}, programs: map[programKey]*compiled{}}
+	if why := m.leftToHost(); why != "" {
+		p.Warnings = append(p.Warnings, why)
+	}
+	if len(m.Graph.Outputs) == 0 { // all of it depends on data
+		p.Fixed, p.Quant = m.Graph, "as the model came"
+		return p, nil
+	}
 	cfg := passes.Config{Disable: q.Disable, StopAfter: q.StopAfter, After: q.dump, States: m.States}
 	if p.CameQuantised {
 		p.Quant = "as the model came"
@@ -74,7 +85,11 @@ func prepare(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir.
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	p.Fixed = r.Graph
+	p.Fixed, p.Chip = r.Graph, r.Graph
+	if m.Host != nil { // inputs that it alone reads are no business of a target
+		p.parts = passes.Split(r.Graph, nil)
+		p.Chip = p.parts.Chip.Graph
+	}
 	p.keepStates(m.States)
 	p.Raised = raisedOf(r.Raised)
 	p.Quant = withRaised(p.Quant, p.Raised)

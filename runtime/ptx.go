@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"situ/arch"
@@ -89,18 +90,33 @@ func (d *emulation) outputs(g *ir.Graph) ([]*ir.Tensor, error) {
 // emulateKernels compiles a prepared model to GPU kernels and returns the outputs
 // that their PTX computes on the PTX emulator.
 func emulateKernels(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor) ([]*ir.Tensor, error) {
-	prog, err := kernelsOf(ctx, p.Fixed, t.GPU)
+	prog, err := p.kernels(ctx, t)
+	if err != nil && !errors.Is(err, errAllHost) {
+		return nil, err
+	}
+	outs, err := p.through(ctx, [][]*ir.Tensor{inputs}, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
+		d, err := newEmulation(prog, t.GPU)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.run(ctx, in, nil); err != nil {
+			return nil, err
+		}
+		return d.outputs(p.Chip)
+	})
 	if err != nil {
 		return nil, err
 	}
-	d, err := newEmulation(prog, t.GPU)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.run(ctx, inputs, nil); err != nil {
-		return nil, err
-	}
-	return d.outputs(p.Fixed)
+	return outs[0], nil
+}
+
+// kernels compiles a prepared model for a GPU, but for what the host has to do.
+func (p *Prepared) kernels(ctx context.Context, t *Target) (prog *gpu.Program, err error) {
+	err = p.trying(func(g *ir.Graph) (err error) {
+		prog, err = kernelsOf(ctx, g, t.GPU)
+		return err
+	})
+	return prog, err
 }
 
 // kernelsOf compiles a fixed-point graph for a GPU, down to PTX.
@@ -146,7 +162,7 @@ func ShippedKernels(ctx context.Context) ([]*gpu.Program, error) {
 		if err != nil {
 			return nil, err
 		}
-		prog, err := gpu.Compile(b.Fixed, t.GPU)
+		prog, err := gpu.Compile(b.Chip, t.GPU)
 		if err != nil {
 			return nil, err
 		}

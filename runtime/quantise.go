@@ -54,6 +54,9 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 	if err := m.computable(); err != nil {
 		return nil, err
 	}
+	if m.Host != nil {
+		return nil, fmt.Errorf("model %s: %s, and such a model cannot be written; end it before that node", m.Name, m.leftToHost())
+	}
 	q.StopAfter = "quantise"
 	p, err := prepare(ctx, m, q, calibration)
 	if err != nil {

@@ -36,6 +36,7 @@ type Result struct {
 	State *KeptState `json:"state,omitempty"`
 
 	Fallback    []Fallback `json:"fallback"`
+	Host        *Host      `json:"host,omitempty"`   // nil when the host has nothing to do
 	Raised      []Raised   `json:"raised,omitempty"` // layers in higher precision than the rest
 	Outputs     []Output   `json:"outputs"`
 	Agreement   *Agreement `json:"agreement"`      // nil where no outputs were computed
@@ -84,12 +85,13 @@ type Load struct {
 	DRAMBytes int64   `json:"dram_bytes"`
 }
 
-// Fallback is an operator that runs in float32, with its share of the model's
-// element operations.
+// Fallback is an operator that runs in float32, or on the host, with its share of the
+// model's element operations.
 type Fallback struct {
 	Node  string  `json:"node"`
 	Op    string  `json:"op"`
 	Share float64 `json:"share"`
+	On    string  `json:"on,omitempty"` // OnHost, or "" for the target
 }
 
 // Output identifies an output tensor by the hash of its row-major elements.

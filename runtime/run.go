@@ -67,33 +67,45 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 	if err != nil {
 		return nil, err
 	}
+	if _, err := p.compile(t, pim.Latency); err != nil { // first: it says what there is for the host
+		return nil, err
+	}
 	steps, err := p.stepInputs(inputs, sets, o)
 	if err != nil {
 		return nil, err
 	}
-	res, outputs, err := runPIM(ctx, p, t, inputs, o)
+	var res *Result
+	got, err := p.through(ctx, steps[:1], func(in []*ir.Tensor) (outputs []*ir.Tensor, err error) {
+		res, outputs, err = runPIM(ctx, p, t, in, o)
+		return outputs, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	all := [][]*ir.Tensor{outputs}
-	if len(steps) > 1 {
-		c, err := p.compile(t, pim.Latency)
+	r := &RunReport{Title: title(p, true), Result: res, Warnings: append(p.Warnings, warnings...)}
+	if o.Mode != TimingOnly {
+		if len(steps) > 1 {
+			c, err := p.compile(t, pim.Latency)
+			if err != nil {
+				return nil, err
+			}
+			if got, err = c.goOn(ctx, steps, got[0]); err != nil {
+				return nil, err
+			}
+		}
+		outputs, err := p.finish(ctx, steps, got)
 		if err != nil {
 			return nil, err
 		}
-		if all, err = c.goOn(ctx, steps, outputs); err != nil {
+		r.Outputs = outputs[len(outputs)-1]
+		res.Outputs = describe(p.outputs(), r.Outputs)
+		if res.Agreement, err = p.stepsAgree(ctx, steps, got); err != nil {
 			return nil, err
 		}
-		outputs = all[len(all)-1]
 	}
-	r := &RunReport{Title: title(p, true), Result: res, Outputs: outputs, Warnings: append(p.Warnings, warnings...)}
 	p.describe(res)
 	res.perInference(m.batch())
-	if o.Mode != TimingOnly {
-		res.Outputs = describe(p.visibleNames(), outputs)
-		res.Agreement, err = p.stepsAgree(ctx, steps, all)
-	}
-	return r, err
+	return r, nil
 }
 
 // givenInputs reads the sets of inputs of a file or folder, at least one; "" names
@@ -196,15 +208,10 @@ func ownInputs(m *Model, q QuantOptions, n int) ([][]*ir.Tensor, error) {
 	return sets, nil
 }
 
-// agreement compares outputs of the emulator for a batch of inputs with the
-// evaluator's for each of them on the fixed-point graph, and with those of the model
-// as it came. p takes one input at a time.
-// Outputs are those at the given positions among the model's.
-func agreement(ctx context.Context, p *Prepared, inputs [][]*ir.Tensor, outputs []*ir.Tensor, positions []int) (*Agreement, error) {
-	got, err := unstack(outputs, len(inputs))
-	if err != nil {
-		return nil, err
-	}
+// agreement compares what a target and its host computed of a model's graph for a
+// batch of inputs with the evaluator's for each of them on the fixed-point graph, and
+// with those of the model as it came. got are the outputs at the given positions.
+func agreement(ctx context.Context, p *Prepared, inputs, got [][]*ir.Tensor, positions []int) (*Agreement, error) {
 	a := agreeing{exact: true, d: difference{exact: true}}
 	for k, in := range inputs {
 		fixed, err := evaluate(ctx, p.Fixed, in)
@@ -331,7 +338,7 @@ func Compile(ctx context.Context, name string, t *Target, mo ModelOptions, q Qua
 			n += len(s.Insts)
 		}
 	}
-	return &CompileReport{Encoded: b, Warnings: p.Warnings, Summary: ProgramSummary{
+	return &CompileReport{Encoded: b, Warnings: append(p.Warnings, p.hostWarnings()...), Summary: ProgramSummary{
 		Model: m.Name, Target: t.Name, Quant: p.Quant,
 		Clusters: len(c.program.Main), ClustersTotal: t.Chip.NumClusters(), Instructions: n,
 		WeightBytes: c.program.WeightBytes, WeightSRAM: c.program.WeightSRAMBytes, WeightSRAMTotal: t.Chip.WeightSRAM.Bytes.Int(),

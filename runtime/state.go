@@ -44,6 +44,10 @@ func statesOf(g *ir.Graph, words []string) ([]ir.State, error) {
 
 // keepStates keeps the states whose two ends came out of the passes alike.
 func (p *Prepared) keepStates(states []ir.State) {
+	if p.parts != nil {
+		p.passStates(len(states))
+		return
+	}
 	for _, s := range states {
 		x, y := p.Fixed.Value(p.Fixed.Inputs[s.In]), p.Fixed.Value(p.Fixed.Outputs[s.Out])
 		if op := p.Fixed.DefOp(p.Fixed.Outputs[s.Out]); x.Type.Quant != nil && op != nil && op.Kind == ir.Dequantize {
@@ -57,6 +61,14 @@ func (p *Prepared) keepStates(states []ir.State) {
 	}
 }
 
+// passStates keeps none of the n states, as the host runs part of the model: it hands
+// them over with each run.
+func (p *Prepared) passStates(n int) {
+	if p.States = nil; n > 0 {
+		p.Warnings = append(p.Warnings, "the host runs part of the model: states are passed from run to run, not kept")
+	}
+}
+
 // visible returns the positions of the outputs that a program gives: all but states.
 func (p *Prepared) visible() []int {
 	return slices.DeleteFunc(allOf(len(p.Fixed.Outputs)), func(i int) bool {
@@ -64,7 +76,13 @@ func (p *Prepared) visible() []int {
 	})
 }
 
-func (p *Prepared) visibleNames() []string { return namesOf(p.Model.Graph, p.visible()) }
+// outputs returns the names of the model's outputs but states.
+func (p *Prepared) outputs() []string {
+	if p.Model.Host != nil {
+		return p.Model.outputs()
+	}
+	return namesOf(p.Model.Graph, p.visible())
+}
 
 // allOf returns 0 to n−1.
 func allOf(n int) []int {

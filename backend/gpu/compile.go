@@ -71,15 +71,17 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		l.spans[id] = &span{bytes: storedBytes(g.Type(id)), first: -1, last: -1}
 	}
 	var missing []string
+	var refused []int
 	shapes := newPlan(g, 1) // for the sizes of products
 	chains := fuseChains(g)
 	for i := range g.Ops {
 		if chains.inner[i] {
 			continue // is part of the kernel of an operator to come
 		}
-		op := &g.Ops[i]
+		op, first := &g.Ops[i], i
 		l.op, l.chain, l.out = op, nil, op.Out
 		if c, ok := chains.ends[i]; ok {
+			first = c[0]
 			l.op, l.chain = &g.Ops[c[0]], c[1:]
 		}
 		err := errNothing
@@ -91,13 +93,23 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		if err != nil {
 			op := l.op
 			missing = append(missing, fmt.Sprintf("%s %q: %v", op.Kind, op.Name, err))
+			refused = append(refused, first)
 		}
 	}
 	if missing != nil {
-		return nil, fmt.Errorf("graph %s: no GPU kernel for %d of %d operators:\n  %s", g.Name, len(missing), len(g.Ops), strings.Join(missing, "\n  "))
+		return nil, &RefusedError{refused, fmt.Errorf("graph %s: no GPU kernel for %d of %d operators:\n  %s", g.Name, len(missing), len(g.Ops), strings.Join(missing, "\n  "))}
 	}
 	return l.finish()
 }
+
+// RefusedError says that there are no kernels for operators of a graph.
+type RefusedError struct {
+	Ops []int // indices in the graph
+	err error
+}
+
+// Error lists the operators, each with its reason.
+func (e *RefusedError) Error() string { return e.err.Error() }
 
 var errNothing = errors.New("its operands or its result have no elements, so there is nothing to launch")
 
@@ -330,6 +342,12 @@ func (l *lowering) lower(op *ir.Op) error {
 		return l.cast()
 	case ir.Where:
 		return l.where()
+	case ir.GatherElements:
+		return l.gatherElements()
+	case ir.ScatterElements:
+		return l.scatterElements()
+	case ir.TopK:
+		return l.topK()
 	}
 	if !l.g.Type(op.In[0]).IsQuantised() {
 		if l.g.Type(op.In[0]).DType.IsFloat() {

@@ -48,6 +48,14 @@ func Compile(g *ir.Graph, c *arch.Chip, opt Options) (p *isa.Program, err error)
 	return best.program(opt)
 }
 
+// Takes reports why a chip cannot run g, as Compile does, without placing it: the
+// error is a RefusedError where it is for operators. It is nil for a graph that Compile
+// may still find too large.
+func Takes(g *ir.Graph, c *arch.Chip) error {
+	_, err := lower(g, c)
+	return err
+}
+
 // choose lowers g and plans its program.
 func choose(g *ir.Graph, c *arch.Chip, opt Options) (*plan, error) {
 	l, err := lower(g, c, opt.States...)

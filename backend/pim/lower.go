@@ -13,13 +13,14 @@ import (
 // lowering turns the operators of a graph into steps. An operator that the back
 // end cannot take is noted and the rest goes on, so that one error names all.
 type lowering struct {
-	g      *ir.Graph
-	chip   *arch.Chip
-	vals   []*tensor // of each value; nil until made
-	stores []*store
-	steps  []*step
-	layers []isa.Layer
-	faults []error
+	g       *ir.Graph
+	chip    *arch.Chip
+	vals    []*tensor // of each value; nil until made
+	stores  []*store
+	steps   []*step
+	layers  []isa.Layer
+	faults  []error
+	refused []int // operators with faults
 
 	op     *ir.Op // at hand
 	opened bool   // its layer exists
@@ -44,6 +45,15 @@ type lowering struct {
 	placing  placing
 }
 
+// RefusedError says that a chip cannot run operators of a graph.
+type RefusedError struct {
+	Ops []int // indices in the graph; those that read what one of them makes were not looked at
+	err error
+}
+
+// Error lists the operators, each with its reason.
+func (e *RefusedError) Error() string { return e.err.Error() }
+
 // lower returns the steps of g, which keeps states, or an error that lists every
 // operator the back end cannot take.
 func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
@@ -65,7 +75,11 @@ func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
 	for i, id := range g.Inputs {
 		t, err := l.fresh(id)
 		if err != nil {
-			return nil, fmt.Errorf("input %q: %w", g.Value(id).Name, err)
+			l.faults = append(l.faults, fmt.Errorf("input %q: %w", g.Value(id).Name, err))
+			for _, i := range l.users[id] {
+				l.refused = append(l.refused, int(i))
+			}
+			continue
 		}
 		t.store.input = true
 		l.vals[id] = t
@@ -86,6 +100,7 @@ func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
 		n := len(l.steps)
 		if err := l.operator(); err != nil {
 			l.faults = append(l.faults, fmt.Errorf("%s %q: %w", l.op.Kind, l.op.Name, err))
+			l.refused = append(l.refused, i)
 			continue
 		}
 		for _, s := range l.steps[n:] {
@@ -95,7 +110,7 @@ func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
 		}
 	}
 	if err := errors.Join(l.faults...); err != nil {
-		return nil, fmt.Errorf("the PIM back end does not take these operators:\n%w", err)
+		return nil, &RefusedError{l.refused, fmt.Errorf("the PIM back end does not take these operators:\n%w", err)}
 	}
 	for i, id := range g.Outputs {
 		if l.isState(i) {

@@ -34,6 +34,7 @@ var rules = map[ir.OpKind]func(l *lowering) error{
 	ir.LUT:     (*lowering).lut,
 	ir.Reshape: (*lowering).reshape, ir.Transpose: (*lowering).transpose, ir.Concat: (*lowering).concat,
 	ir.Slice: (*lowering).slice, ir.Pad: (*lowering).pad, ir.Expand: (*lowering).expand, ir.Gather: (*lowering).gather,
+	ir.GatherElements: (*lowering).gatherElements, ir.ScatterElements: (*lowering).scatterElements, ir.TopK: (*lowering).topK,
 	ir.Quantize: (*lowering).quantize, ir.Dequantize: (*lowering).dequantize,
 	ir.Requantize: (*lowering).requantize, ir.Reinterpret: (*lowering).reshape,
 }

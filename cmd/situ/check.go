@@ -24,6 +24,8 @@ On eval, outputs must meet the recorded ones within tolerance. On pim and gpu, t
 emulator's bits must equal the evaluator's on the fixed-point graph; models that
 came quantised must be within one output step of the recorded outputs on 99.9 %
 of elements; float models must reach a signal-to-quantisation-noise ratio of 20 dB.
+What the host runs because the target has no form for it is the evaluator's; each test
+says how much that is.
 A float model is calibrated with the recorded inputs; how many of its layers have
 higher precision (--mixed) is said.`,
 		Args: cobra.MinimumNArgs(1),

@@ -35,11 +35,56 @@ func (e *Effect) ofNumbers(op isa.Op, a []int64) {
 		e.gather(a, SP)
 	case isa.OpGatherD:
 		e.gather(a, DRAM)
+	case isa.OpPick:
+		n, bytes, index := a[isa.PickSize], mul(a[isa.PickOuter], a[isa.PickInner]), size(a[isa.PickType])
+		if n > 8 || n&(n-1) != 0 {
+			e.fail("size %d is not 1, 2, 4 or 8", n)
+		}
+		taken := mul(bytes, a[isa.PickK])
+		e.work = float64(taken) * least
+		e.multiples(n, a[isa.PickDst], a[isa.PickSrc])
+		e.multiples(index, a[isa.PickIndex])
+		e.add(SP, false, a[isa.PickSrc], mul(mul(bytes, a[isa.PickN]), n))
+		e.add(SP, false, a[isa.PickIndex], mul(taken, index))
+		e.add(SP, true, a[isa.PickDst], mul(taken, n))
+		e.apart()
+	case isa.OpPut:
+		n, lanes, index := size(a[isa.PutType]), mul(a[isa.PutOuter], a[isa.PutInner]), size(a[isa.PutItype])
+		given := mul(lanes, a[isa.PutK])
+		e.work = float64(given) * least
+		e.multiples(n, a[isa.PutDst], a[isa.PutSrc])
+		e.multiples(index, a[isa.PutIndex])
+		e.add(SP, false, a[isa.PutSrc], mul(given, n))
+		e.add(SP, false, a[isa.PutIndex], mul(given, index))
+		e.add(SP, true, a[isa.PutDst], mul(mul(lanes, a[isa.PutN]), n))
+		e.apart()
+		e.add(SP, false, a[isa.PutDst], mul(mul(lanes, a[isa.PutN]), n))
+	case isa.OpTopK:
+		n, lanes := size(a[isa.TopKType]), mul(a[isa.TopKOuter], a[isa.TopKInner])
+		if a[isa.TopKK] > a[isa.TopKN] {
+			e.fail("k = %d of n = %d elements", a[isa.TopKK], a[isa.TopKN])
+		}
+		e.work = float64(mul(mul(lanes, a[isa.TopKN]), a[isa.TopKK])) * least
+		e.multiples(n, a[isa.TopKSrc])
+		e.multiples(8, a[isa.TopKDst])
+		e.add(SP, false, a[isa.TopKSrc], mul(mul(lanes, a[isa.TopKN]), n))
+		e.add(SP, true, a[isa.TopKDst], mul(mul(lanes, a[isa.TopKK]), 8))
+		e.apart()
 	case isa.OpStoreAcc:
 		e.aligned(a[isa.StoreAccDst], a[isa.StoreAccDstSy], a[isa.StoreAccDstSx])
 		e.fromAcc(a[isa.StoreAccDst], a[isa.StoreAccAcc], a[isa.StoreAccParams], a[isa.StoreAccRowsY:], 4, 4)
 	case isa.OpMatMulF:
 		e.matMulF(a)
+	}
+}
+
+// apart notes an error when the last region, a result, overlaps one before it.
+func (e *Effect) apart() {
+	last := e.n - 1
+	for i := range last {
+		if overlap(e.regions[i], e.regions[last]) {
+			e.fail("the result overlaps an operand")
+		}
 	}
 }
 
@@ -111,7 +156,5 @@ func (e *Effect) matMulF(a []int64) {
 		dim{a[isa.MatMulFSegNy], a[isa.MatMulFSegSy]}, dim{a[isa.MatMulFSegNx], a[isa.MatMulFSegSx]})
 	e.add(SP, false, a[isa.MatMulFW], mul(4, n), dim{k, a[isa.MatMulFWS]})
 	e.add(SP, true, a[isa.MatMulFDst], mul(4, n), dim{ny, a[isa.MatMulFDstSy]}, dim{nx, a[isa.MatMulFDstSx]})
-	if overlap(e.regions[0], e.regions[2]) || overlap(e.regions[1], e.regions[2]) {
-		e.fail("the result overlaps an operand")
-	}
+	e.apart()
 }

@@ -48,6 +48,9 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpMatMulF:    (*cluster).matMulF,
 	isa.OpNorm:       (*cluster).norm,
 	isa.OpMulAdd:     (*cluster).mulAdd,
+	isa.OpPick:       (*cluster).pick,
+	isa.OpPut:        (*cluster).put,
+	isa.OpTopK:       (*cluster).topK,
 }
 
 // exec executes one instruction with resolved addresses.

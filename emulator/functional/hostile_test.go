@@ -37,13 +37,13 @@ func TestHostileOperands(t *testing.T) {
 			return pick(1, 2, 3)
 		case o.Name == "wbits":
 			return pick(4, 8)
-		case o.Name == "accumulate" || o.Name == "b_step" || o.Name == "log" || o.Name == "per_count" || o.Name == "first":
+		case o.Name == "accumulate" || o.Name == "b_step" || o.Name == "log" || o.Name == "per_count" || o.Name == "first" || o.Name == "smallest":
 			return pick(0, 1)
 		case o.Name == "shift":
 			return rng.Int64N(62) + 1
 		case o.Name == "y0" || o.Name == "x0" || o.Name == "pad_t" || o.Name == "pad_l" || o.Name == "pad_b" || o.Name == "pad_r":
 			return pick(0, 0, 1, 2, 1<<24)
-		case o.Name == "type" || o.Name == "to" || o.Name == "from":
+		case o.Name == "type" || o.Name == "itype" || o.Name == "to" || o.Name == "from":
 			return rng.Int64N(isa.NumDTypes)
 		case o.Name == "size":
 			return pick(1, 2, 3, 4, 8)

@@ -202,6 +202,8 @@ type cluster struct {
 	shifts     []uint8
 	sums, bias []int32
 	panel      []float32 // right operand of a float32 product
+	keys       []int64   // of a lane of topk
+	order      []int64
 }
 
 // words views n 32-bit words of a scratchpad. Memory is little endian, as the

@@ -260,8 +260,73 @@ func (s *state) naiveNumber(op isa.Op, g arg, f func(string) float32) {
 		}
 	case isa.OpMatMulF:
 		s.matMulF(g)
+	case isa.OpPick, isa.OpPut:
+		s.naiveIndexed(op, g)
+	case isa.OpTopK:
+		t := isa.DType(g("type"))
+		less := func(x, y int64) bool { // by address
+			if t == isa.F32 {
+				a, b := s.f32(x), s.f32(y)
+				return a < b || a == a && b != b
+			}
+			return s.integer(x, t).Cmp(s.integer(y, t)) < 0
+		}
+		for o := range g("outer") {
+			for i := range g("inner") {
+				at := func(j int64) int64 { return g("src") + ((o*g("n")+j)*g("inner")+i)*size(t) }
+				taken := map[int64]bool{}
+				for j := range g("k") {
+					best := int64(-1)
+					for p := range g("n") {
+						better := best < 0 || g("smallest") == 0 && less(at(best), at(p)) || g("smallest") == 1 && less(at(p), at(best))
+						if !taken[p] && better {
+							best = p
+						}
+					}
+					taken[best] = true
+					s.setInteger(g("dst")+8*((o*g("k")+j)*g("inner")+i), isa.I64, big.NewInt(best))
+				}
+			}
+		}
 	default:
 		panic("no naive " + op.String())
+	}
+}
+
+// naiveIndexed is pick and put.
+func (s *state) naiveIndexed(op isa.Op, g arg) {
+	it, bytes := "type", int64(0)
+	if op == isa.OpPick {
+		bytes = g("size")
+	} else {
+		it, bytes = "itype", isa.DType(g("type")).Size()
+	}
+	for o := range g("outer") {
+		for j := range g("k") {
+			for i := range g("inner") {
+				at := (o*g("k")+j)*g("inner") + i
+				k := s.integer(g("index")+at*isa.DType(g(it)).Size(), isa.DType(g(it))).Int64()
+				if k < 0 {
+					k += g("n")
+				}
+				far := ((o*g("n")+k)*g("inner") + i) * bytes
+				if op == isa.OpPick {
+					copy(s.sp[g("dst")+at*bytes:], s.sp[g("src")+far:][:bytes])
+					continue
+				}
+				to, from, t := g("dst")+far, g("src")+at*bytes, isa.DType(g("type"))
+				switch fn := g("fn"); {
+				case fn == isa.PutReplace:
+					copy(s.sp[to:], s.sp[from:][:bytes])
+				case t == isa.F32:
+					x, y := s.f32(to), s.f32(from)
+					s.setF32(to, [...]float32{isa.PutAdd: x + y, isa.PutMul: x * y, isa.PutMin: min(x, y), isa.PutMax: max(x, y)}[fn])
+				default:
+					do := [...]int64{isa.PutAdd: isa.IAdd, isa.PutMul: isa.IMul, isa.PutMin: isa.IMin, isa.PutMax: isa.IMax}[fn]
+					s.setInteger(to, t, twoIntegers(do, s.integer(to, t), s.integer(from, t)))
+				}
+			}
+		}
 	}
 }
 
@@ -379,6 +444,46 @@ func (v *values) drawNumber(op isa.Op, a map[string]int64, floats func(int64)) {
 			}
 			s.setInteger(a["index"]+j*a["index_s1"], isa.DType(a["type"]), big.NewInt(k))
 		}
+	case isa.OpPick, isa.OpPut:
+		index := "type"
+		if op == isa.OpPut {
+			index = "itype"
+			a["fn"], a["type"] = v.n(0, isa.NumPuts-1), pick(append(types, isa.F32))
+			if a["fn"] != isa.PutReplace && isa.DType(a["type"]) == isa.Bool {
+				a["fn"] = isa.PutReplace
+			}
+			if isa.DType(a["type"]) == isa.F32 {
+				floats(1024)
+			}
+		} else {
+			a["size"] = 1 << v.n(0, 3)
+		}
+		a[index] = pick([]isa.DType{isa.I8, isa.U8, isa.I16, isa.U16, isa.I32, isa.U32, isa.I64})
+		a["outer"], a["n"], a["k"], a["inner"] = v.n(1, 3), v.n(1, 9), v.n(1, 9), v.n(1, 3)
+		a["index"] = testParams
+		s := state{sp: v.m.clusters[0].sp}
+		for j := range a["outer"] * a["k"] * a["inner"] {
+			k := v.n(0, a["n"]-1)
+			if integerTypes[isa.DType(a[index])].signed && v.n(0, 2) == 0 {
+				k -= a["n"]
+			}
+			s.setInteger(a["index"]+j*size(index), isa.DType(a[index]), big.NewInt(k))
+		}
+	case isa.OpTopK:
+		a["type"], a["smallest"] = pick(append(types, isa.F32)), v.n(0, 1)
+		a["outer"], a["n"], a["inner"] = v.n(1, 3), v.n(1, 20), v.n(1, 3)
+		a["k"] = v.n(1, a["n"])
+		sp := v.m.clusters[0].sp
+		for i := range int64(512) { // equal elements, zeros of both signs, NaN
+			switch v.n(0, 7) {
+			case 0:
+				copy(sp[testSrc+8*i:], sp[testSrc+8*(i/2):][:8])
+			case 1:
+				binary.LittleEndian.PutUint64(sp[testSrc+8*i:], 0x80000000_00000000)
+			case 2:
+				binary.LittleEndian.PutUint64(sp[testSrc+8*i:], 0xffc00000_7fc00001)
+			}
+		}
 	case isa.OpStoreAcc:
 		a["rows_y"], a["rows_x"], a["n"] = v.n(1, 4), v.n(1, 4), v.n(1, 70)
 		a["acc_pitch"], a["acc"] = 4*(a["n"]+v.n(0, 3)), 4*v.n(0, 9)
@@ -428,6 +533,14 @@ func TestNumberFaults(t *testing.T) {
 		{isa.OpBinaryI, binary(isa.ILess, isa.F32), 1, ""},
 		{isa.OpBinaryI, binary(isa.NumIFns, isa.I32), 1, "fn = 14"},
 		{isa.OpReduceI, []int64{isa.ISum, int64(isa.F32), testDst, testSrc, 1, 1, 1}, 1, "fn = 0"},
+		{isa.OpPick, []int64{4, int64(isa.I32), testDst, testSrc, testParams, 1, 5, 1, 1}, -6, "index -6 is outside a dimension of 5 elements"},
+		{isa.OpPick, []int64{4, int64(isa.F32), testDst, testSrc, testParams, 1, 5, 1, 1}, 0, "indices are integers"},
+		{isa.OpPick, []int64{3, int64(isa.I32), testDst, testSrc, testParams, 1, 5, 1, 1}, 0, "size 3"},
+		{isa.OpPick, []int64{4, int64(isa.I32), testDst, testDst, testParams, 1, 5, 1, 1}, 0, "overlaps an operand"},
+		{isa.OpPut, []int64{0, int64(isa.I32), int64(isa.I32), testDst, testSrc, testParams, 1, 5, 1, 1}, 5, "index 5 is outside a dimension of 5 elements"},
+		{isa.OpPut, []int64{isa.PutAdd, int64(isa.Bool), int64(isa.I32), testDst, testSrc, testParams, 1, 5, 1, 1}, 0, "fn = 1"},
+		{isa.OpPut, []int64{isa.NumPuts, int64(isa.I32), int64(isa.I32), testDst, testSrc, testParams, 1, 5, 1, 1}, 0, "fn = 5"},
+		{isa.OpTopK, []int64{int64(isa.F32), testDst, testSrc, 3, 0, 1, 2, 1}, 0, "k = 3 of n = 2"},
 		{isa.OpQuantW, []int64{int64(isa.I32), testDst, testSrc, 1, 0, 0, 1, 0, 0, 1, 0x3f800000, 0}, 1, "codes of i32"},
 		{isa.OpQuantW, []int64{int64(isa.I16), testDst, testSrc, 1, 0, 0, 1, 0, 0, 1, 0, 0}, 1, "scale = 0"},
 		{isa.OpDequantW, []int64{int64(isa.U8), testDst, testSrc, 1, 0, 0, 1, 0, 0, 1, 0x3f800000, 0}, 1, "codes of u8"},

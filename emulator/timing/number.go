@@ -62,6 +62,35 @@ func (r *rates) numberCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 		index := n1 * isa.DType(a[isa.GatherType]).Size()
 		v = vectorCost{ops: n1, spRead: n*size + index, spWrite: n * size, readCycles: n*ceilDiv(size, r.spRead) + ceilDiv(index, r.spRead),
 			wrtCycles: runCycles(a[isa.GatherN2], a[isa.GatherDstS2], n1, a[isa.GatherDstS1], size, r.spWrite)}
+	case isa.OpPick:
+		// Each element is an access of its own, wherever it lies.
+		size, n := a[isa.PickSize], a[isa.PickOuter]*a[isa.PickK]*a[isa.PickInner]
+		index := n * isa.DType(a[isa.PickType]).Size()
+		v = vectorCost{ops: n, spRead: n*size + index, spWrite: n * size, readCycles: n + ceilDiv(index, r.spRead)}
+	case isa.OpPut:
+		t, n := isa.DType(a[isa.PutType]), a[isa.PutOuter]*a[isa.PutK]*a[isa.PutInner]
+		index := n * isa.DType(a[isa.PutItype]).Size()
+		v = vectorCost{spRead: n*t.Size() + index, spWrite: n * t.Size(), wrtCycles: n}
+		v.readCycles = ceilDiv(v.spRead, r.spRead)
+		if a[isa.PutFn] != isa.PutReplace {
+			v.spRead += n * t.Size()
+			v.readCycles += n
+		}
+		if t == isa.F32 {
+			v.floatOps = n
+		} else {
+			v.ops = n * laneOps(t)
+		}
+	case isa.OpTopK:
+		// A pass compares and selects, and keeps the best of each lane with its index.
+		t, out := isa.DType(a[isa.TopKType]), a[isa.TopKOuter]*a[isa.TopKK]*a[isa.TopKInner]
+		n := out * a[isa.TopKN]
+		v = vectorCost{spRead: n * t.Size(), spWrite: 8 * out}
+		if t == isa.F32 {
+			v.floatOps = 2 * n
+		} else {
+			v.ops = 2 * n * laneOps(t)
+		}
 	case isa.OpStoreAcc:
 		ny, nx, n := a[isa.StoreAccRowsY], a[isa.StoreAccRowsX], a[isa.StoreAccN]
 		v = vectorCost{ops: ny * nx * n, accRead: 4 * ny * nx * n, spRead: 4 * n, spWrite: 4 * ny * nx * n,

@@ -248,7 +248,7 @@ func (c *call) tensor(i int, what string) *ir.Tensor {
 		return nil
 	}
 	if !v.isConst() {
-		c.unsupportedf("%s must be a constant", what)
+		c.dataf("%s must be a constant", what)
 		return nil
 	}
 	return v.tensor

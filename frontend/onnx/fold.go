@@ -410,8 +410,8 @@ const maxWork = 1 << 26
 
 // charge counts elements read or made against maxWork.
 func (c *call) charge(n int) {
-	if c.work += n; c.work > maxWork {
-		c.failf("evaluating constants at import takes more than %d element operations", maxWork)
+	if c.work += n; c.work > c.mostWork {
+		c.failf("evaluating constants takes more than %d element operations", c.mostWork)
 	}
 }
 

@@ -32,23 +32,34 @@ type ImportOptions struct {
 //
 // The error lists every node that is not supported, not only the first; it then
 // contains an *UnsupportedError.
-func Import(m *Model, opt ImportOptions) (*ir.Graph, error) {
-	im := &importer{
+func Import(m *Model, opt ImportOptions) (*ir.Graph, error) { return importWith(m, opt, nil) }
+
+// importWith is Import; nodes that depend on data go to host unless that is nil.
+func importWith(m *Model, opt ImportOptions, host *Host) (*ir.Graph, error) {
+	im := newImporter(m)
+	im.host = host
+	g, err := im.run(opt)
+	if err != nil && m.Path != "" {
+		return nil, fmt.Errorf("%s: %w", m.Path, err)
+	}
+	return g, err
+}
+
+func newImporter(m *Model) *importer {
+	return &importer{
 		model: m,
 		graph: &ir.Graph{Name: m.Proto.Graph.Name},
 		env:   map[string]*value{},
 		infos: map[string]*onnxpb.ValueInfoProto{},
 		files: dataFiles{dir: m.Dir},
 
+		mostWork:     maxWork,
+		mostUnrolled: maxUnrolled,
+
 		permutations: map[permutation]*ir.Tensor{},
 		fills:        map[fill][]float32{},
 		nested:       map[*onnxpb.TensorProto]*value{},
 	}
-	g, err := im.run(opt)
-	if err != nil && m.Path != "" {
-		return nil, fmt.Errorf("%s: %w", m.Path, err)
-	}
-	return g, err
 }
 
 // Unsupported is a node that cannot be translated.
@@ -96,6 +107,7 @@ type value struct {
 	tensor  *ir.Tensor // constants
 	quant   *ir.Quant  // of the codes in tensor: the value is what they stand for
 	uniform bool       // all elements of tensor are the same
+	onHost  bool       // the Host makes it
 }
 
 // isConst reports whether v is a plain constant.
@@ -116,10 +128,17 @@ type importer struct {
 	fills        map[fill][]float32
 	filled       int64 // bytes of the constants ConstantOfShape made
 	work         int   // elements that evaluation at import read and made
+	mostWork     int
 
 	prefix   string                         // of operator names: the nested graph that is being translated
 	nested   map[*onnxpb.TensorProto]*value // constants of nested graphs
 	unrolled int                            // nodes of nested graphs, counted each time, and steps of recurrent layers
+
+	mostUnrolled int
+
+	host  *Host      // where nodes go that depend on data; nil when they are refused
+	late  *dataError // of a node in a nested graph
+	eager *eager     // nil unless nodes are executed
 }
 
 // permutation is a constant and an order of its dimensions.
@@ -151,6 +170,9 @@ func (im *importer) run(opt ImportOptions) (*ir.Graph, error) {
 		return nil, err
 	}
 	out := ir.DCE(im.graph)
+	if len(out.Outputs) == 0 { // all is left to the Host
+		return out, nil
+	}
 	if err := ir.Verify(out); err != nil {
 		return nil, fmt.Errorf("the imported graph is inconsistent: %w", err)
 	}
@@ -214,24 +236,37 @@ func (im *importer) inputs(opt ImportOptions) error {
 }
 
 // outputs lists the results. Each is a value of its own, so that outputs keep
-// their names where a model returns an input, a constant or one value twice.
+// their names where a model returns an input, a constant or one value twice. What
+// the Host reads comes after them.
 func (im *importer) outputs() error {
-	taken := map[ir.ValueID]bool{}
+	taken := map[ir.ValueID]int{}
 	for _, o := range im.model.Proto.Graph.Output {
 		v := im.env[o.Name]
+		if im.host != nil {
+			r := operand{o.Name, -1, len(im.graph.Outputs)}
+			if v.onHost {
+				r.output = -1
+			}
+			if im.host.results = append(im.host.results, r); v.onHost {
+				continue
+			}
+		}
 		id, err := im.materialise(v)
 		if err != nil {
 			return fmt.Errorf("output %q: %w", o.Name, err)
 		}
-		if im.graph.DefOp(id) == nil || taken[id] {
+		if _, twice := taken[id]; twice || im.graph.DefOp(id) == nil {
 			shape := &ir.ShapeAttr{Shape: im.graph.Type(id).Shape}
 			if id, err = im.graph.Add(ir.Reshape, o.Name, shape, id); err != nil {
 				return fmt.Errorf("output %q: %w", o.Name, err)
 			}
 		}
-		taken[id] = true
+		taken[id] = len(im.graph.Outputs)
 		im.graph.Value(id).Name = o.Name
 		im.graph.Outputs = append(im.graph.Outputs, id)
+	}
+	if im.host != nil {
+		im.handOver(taken)
 	}
 	return nil
 }
@@ -244,6 +279,9 @@ func (im *importer) materialise(v *value) (ir.ValueID, error) {
 	}
 	if err := ir.ValidType(v.tensor.Type().WithQuant(v.quant)); err != nil {
 		return ir.NoValue, fmt.Errorf("constant %q: %w", v.name, err)
+	}
+	if im.eager != nil {
+		im.eager.placed = append(im.eager.placed, v)
 	}
 	id := im.graph.AddConst(v.name, v.tensor, v.quant)
 	if v.quant != nil {
@@ -267,6 +305,15 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 	}
 	if len(n.Output) == 0 {
 		im.faults.addf("node %s has no results", nodeName(n))
+		return
+	}
+	if im.eager != nil && im.eager.ctx.Err() != nil {
+		im.faults.addf("node %s: %v", nodeName(n), im.eager.ctx.Err())
+		return
+	}
+	nested := im.prefix != ""
+	if im.host != nil && !nested && im.readsHost(n) {
+		im.leave(n, "")
 		return
 	}
 	c := &call{importer: im, proto: n, opset: opset, read: map[string]bool{}, out: make([]*value, len(n.Output))}
@@ -294,7 +341,14 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 	row.translate(c)
 	c.complete()
 	var u *unsupportedError
+	var d *dataError
 	switch {
+	case errors.As(c.err, &d) && im.host != nil && nested:
+		im.late = d
+	case errors.As(c.err, &d) && im.host != nil:
+		im.leave(n, d.reason)
+	case errors.As(c.err, &d):
+		im.refuse(n, d.reason)
 	case errors.As(c.err, &u):
 		im.refuse(n, u.reason)
 	case errors.Is(c.err, errNested):
@@ -304,6 +358,15 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		im.assume(n)
 	default:
 		c.bind(first)
+		if im.eager == nil {
+			return
+		}
+		if err := im.settle(c.out); err != nil {
+			im.faults.addf("node %s: %v", nodeName(n), err)
+			for _, name := range n.Output {
+				delete(im.env, name) // so that those that read it say nothing
+			}
+		}
 	}
 }
 

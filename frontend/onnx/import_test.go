@@ -362,5 +362,6 @@ func FuzzImport(f *testing.F) {
 		if _, err := Import(m, ImportOptions{DefaultDim: 1}); err != nil && strings.Contains(err.Error(), "inconsistent") {
 			t.Error(err)
 		}
+		executeZeros(t, m)
 	})
 }

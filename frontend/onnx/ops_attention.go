@@ -45,7 +45,7 @@ func attention(c *call) {
 	c.setN(1, k)
 	c.setN(2, v)
 	qs, ks, vs := c.typ(q).Shape, c.typ(k).Shape, c.typ(v).Shape
-	if c.err == nil && (len(qs) != 4 || len(ks) != 4 || len(vs) != 4 || qs[3] != ks[3] || ks[2] != vs[2] || ks[1] != vs[1] || qs[1]%ks[1] != 0) {
+	if c.err == nil && (len(qs) != 4 || len(ks) != 4 || len(vs) != 4 || qs[3] != ks[3] || ks[2] != vs[2] || ks[1] != vs[1] || ks[1] < 1 || qs[1]%ks[1] != 0) {
 		c.failf("queries of shape %v, keys %v and values %v", qs, ks, vs)
 	}
 	if c.err != nil {

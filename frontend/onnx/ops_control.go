@@ -22,8 +22,13 @@ var errNested = errors.New("a nested node was refused")
 
 // unroll counts n nodes made by unrolling.
 func (c *call) unroll(n int) {
-	if c.unrolled += n; c.unrolled > maxUnrolled {
-		c.unsupportedf("unrolling gives more than %d nodes", maxUnrolled)
+	c.unrolled += n
+	switch {
+	case c.unrolled <= c.mostUnrolled:
+	case c.eager != nil:
+		c.failf("more than %d nodes in all are executed", c.mostUnrolled)
+	default:
+		c.unsupportedf("unrolling gives more than %d nodes", c.mostUnrolled)
 	}
 }
 
@@ -49,6 +54,12 @@ func (c *call) inline(g *onnxpb.GraphProto, args []*value, label string) []*valu
 	c.unroll(1 + len(g.Node))
 	if c.err != nil {
 		return nil
+	}
+	if c.eager != nil {
+		if err := c.settle(args); err != nil {
+			c.failf("%w", err)
+			return nil
+		}
 	}
 	outer := map[string]*value{} // what names of g stood for outside
 	bind := func(name string, v *value) {
@@ -98,6 +109,10 @@ func (c *call) inline(g *onnxpb.GraphProto, args []*value, label string) []*valu
 	}
 	if len(c.unsupported)+len(c.faults) > reported {
 		c.err = errNested
+		return nil
+	}
+	if c.late != nil {
+		c.err, c.late = c.late, nil
 		return nil
 	}
 	outs := make([]*value, len(g.Output))
@@ -167,7 +182,7 @@ func (c *call) selected(cond, a, b *value) *value {
 	}
 	x, y := c.unquantised(c.use(a)), c.unquantised(c.use(b))
 	if tx, ty := c.typ(x), c.typ(y); c.err == nil && !tx.Equal(ty) {
-		c.unsupportedf("a result is %s in one branch and %s in the other, and which is taken is not known at import: give the inputs it depends on as constants", tx, ty)
+		c.dataf("a result is %s in one branch and %s in the other, and which is taken is not known at import: give the inputs it depends on as constants", tx, ty)
 	}
 	return &value{id: c.add(ir.Where, nil, c.use(cond), x, y)}
 }
@@ -210,7 +225,7 @@ func loop(c *call) {
 	limit, bounded := int64(0), false
 	if v := c.operand(0); v != nil {
 		if !v.isConst() || !holdsInts(v.tensor.DType) || v.tensor.Numel() != 1 {
-			c.unsupportedf("the trip count must be a constant")
+			c.dataf("the trip count must be a constant")
 			return
 		}
 		limit, bounded = int64s(v.tensor)[0], true
@@ -226,6 +241,10 @@ func loop(c *call) {
 		return
 	}
 	rows := make([][]*value, k)
+	stacked, most := 0, int64(maxIterations)
+	if bounded && limit <= plausibleTrips {
+		most = limit
+	}
 	for i := int64(0); !bounded || i < limit; i++ {
 		holds, known := truth(active)
 		switch {
@@ -235,10 +254,16 @@ func loop(c *call) {
 			limit, bounded = i, true
 			continue
 		case !known && !bounded:
-			c.unsupportedf("the number of iterations depends on data and no trip count bounds it")
+			c.dataf("the number of iterations depends on data and no trip count bounds it")
 			return
 		case !known && k > 0:
-			c.unsupportedf("the length of its results depends on data")
+			c.dataf("the length of its results depends on data")
+			return
+		case !known && c.host != nil && limit > int64(c.mostUnrolled/(1+len(body.Node))):
+			c.dataf("the number of iterations depends on data and may be %d", limit)
+			return
+		case c.eager != nil && i == most:
+			c.failf("it still runs after %d iterations: its condition does not become false; give it a trip count", most)
 			return
 		}
 		number := &value{id: ir.NoValue, tensor: ir.NewTensor(ir.I64, nil, []int64{i})}
@@ -260,21 +285,30 @@ func loop(c *call) {
 		}
 		for j, v := range outs[1+len(carried):] {
 			rows[j] = append(rows[j], v)
+			stacked += c.typeOf(v).Numel()
+		}
+		if c.eager != nil && stacked > maxStacked {
+			c.failf("its results have more than %d elements after %d iterations", maxStacked, i+1)
+			return
 		}
 		active = next
 	}
 	if c.err == nil {
 		copy(c.out, carried)
-		c.stack(c.out[len(carried):], rows, make([]int, k), make([]bool, k))
+		c.stack(c.out[len(carried):], body.Output[1+len(carried):], rows, make([]int, k), make([]bool, k))
 	}
 }
 
-// stack joins the entries that a loop made of each result along a new axis.
-func (c *call) stack(outs []*value, rows [][]*value, axes []int, backwards []bool) {
+// stack joins the entries that a loop made of each result along a new axis. infos
+// are the results' entries as the body declares them.
+func (c *call) stack(outs []*value, infos []*onnxpb.ValueInfoProto, rows [][]*value, axes []int, backwards []bool) {
 	for i, list := range rows {
 		if len(list) == 0 {
-			c.unsupportedf("a result of no iterations")
-			return
+			outs[i] = c.nothing(infos[i], axes[i])
+			if c.err != nil {
+				return
+			}
+			continue
 		}
 		if backwards[i] {
 			slices.Reverse(list)
@@ -290,6 +324,28 @@ func (c *call) stack(outs []*value, rows [][]*value, axes []int, backwards []boo
 		}
 		outs[i] = &value{id: c.join(parts, c.axis(int64(axes[i]), len(c.typ(parts[0]).Shape)))}
 	}
+}
+
+// nothing is a result of no iterations, whose entries are as info declares them;
+// dimensions that it leaves open are 0.
+func (c *call) nothing(info *onnxpb.ValueInfoProto, axis int) *value {
+	tt := info.GetType().GetTensorType()
+	d, err := dtypeOf(tt.GetElemType())
+	if err != nil {
+		c.unsupportedf("result %q of no iterations: %v", info.Name, err)
+		return nil
+	}
+	dims := make([]int64, 0, len(tt.GetShape().GetDim())+1)
+	for _, dim := range tt.GetShape().GetDim() {
+		dims = append(dims, dim.GetDimValue())
+	}
+	dims = slices.Insert(dims, c.axis(int64(axis), len(dims)+1), 0)
+	shape, err := shapeOf(dims)
+	if err != nil {
+		c.failf("result %q of no iterations: %w", info.Name, err)
+		return nil
+	}
+	return c.made(ir.Zeros(d, shape...))
 }
 
 // scan runs its body over slices of its last num_scan_inputs operands; those
@@ -347,7 +403,7 @@ func scan(c *call) {
 	for i := range backwards {
 		backwards[i] = outBack[i] != 0
 	}
-	c.stack(c.out[n:], rows, outAxes, backwards)
+	c.stack(c.out[n:], body.Output[n:], rows, outAxes, backwards)
 }
 
 // perScan reads a list attribute of n entries, zeros when it is absent.

@@ -73,8 +73,8 @@ func (c *call) equation(operands []ir.ValueID) (terms []labelled, out []label) {
 		}
 		ellipsis = max(ellipsis, wide)
 		for d, l := range labels {
-			switch n := size[l]; {
-			case n <= 1:
+			switch n, seen := size[l]; {
+			case !seen || n == 1:
 				size[l] = s[d]
 			case s[d] != n && s[d] != 1:
 				c.failf("equation %q: a dimension is both %d and %d", text, n, s[d])
@@ -102,7 +102,7 @@ func (c *call) equation(operands []ir.ValueID) (terms []labelled, out []label) {
 		}
 		out, _ = c.term(text, right, dots+len(strings.ReplaceAll(right, "...", "")))
 		for i, l := range out {
-			if size[l] == 0 || slices.Contains(out[:i], l) {
+			if _, seen := size[l]; !seen || slices.Contains(out[:i], l) {
 				c.failf("equation %q: the result repeats a dimension or has one that no operand has", text)
 			}
 		}

@@ -186,11 +186,21 @@ func det(c *call) { c.set(c.add(ir.Det, nil, c.id(0))) }
 // ---- Operators whose result's shape depends on elements. They are understood
 // where those are known.
 
+// listable reports whether the elements of an operand are known, and so few at
+// import that a list of them may be made.
+func (c *call) listable(v *value) bool {
+	if c.eager == nil {
+		return c.foldable(v)
+	}
+	c.charge(v.tensor.Numel())
+	return c.err == nil && v.isConst()
+}
+
 // nonZero lists where the elements of a constant are not 0, one column each.
 func nonZero(c *call) {
 	v := c.in[0]
-	if !c.foldable(v) {
-		c.unsupportedf("the operand must be a constant, for the result's shape depends on its elements")
+	if !c.listable(v) {
+		c.dataf("the operand must be a constant, for the result's shape depends on its elements")
 		return
 	}
 	t := v.tensor
@@ -223,8 +233,8 @@ func nonZero(c *call) {
 // how often each occurs.
 func unique(c *call) {
 	v := c.in[0]
-	if !c.foldable(v) {
-		c.unsupportedf("the operand must be a constant, for the result's shape depends on its elements")
+	if !c.listable(v) {
+		c.dataf("the operand must be a constant, for the result's shape depends on its elements")
 		return
 	}
 	t := v.tensor

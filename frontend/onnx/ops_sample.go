@@ -278,7 +278,7 @@ func roiAlign(c *call) {
 func nonMaxSuppression(c *call) {
 	centred := c.bool("center_point_box", false)
 	if c.err == nil && (!c.in[0].isConst() || !c.in[1].isConst()) {
-		c.unsupportedf("how many boxes it chooses depends on data: end the model before it and choose them outside")
+		c.dataf("how many boxes it chooses depends on data")
 		return
 	}
 	boxes, scores := c.floatsOperand(0, "boxes"), c.floatsOperand(1, "scores")

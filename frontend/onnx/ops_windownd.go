@@ -287,7 +287,7 @@ func (c *call) chargeProduct(factors ...float64) {
 	for _, f := range factors {
 		n *= f
 	}
-	c.charge(int(min(n, 2*maxWork)))
+	c.charge(int(min(n, 2*float64(c.mostWork))))
 }
 
 // unflatten writes the position of element i of a row-major shape to pos.

@@ -16,32 +16,33 @@ import (
 // examplesTSV is found by compiling the standard's own tests of single operators:
 // TestOperatorExamples of situ/runtime writes and checks it. Its fields are the
 // operator, how many tests there are on float32, how many of them are evaluated at
-// import, how many compile for PIM and for a GPU, and what they become.
+// import, how many compile for PIM and for a GPU, how many do with work left to the
+// host, and what they become.
 //
 //go:embed examples.tsv
 var examplesTSV string
 
 type example struct {
-	tests, folded, pim, gpu int
-	kinds                   []string
+	tests, folded, pim, gpu, pimHost, gpuHost int
+	kinds                                     []string
 }
 
 func readExamples() (map[string]example, error) {
 	m := map[string]example{}
 	for i, line := range strings.Split(strings.TrimSuffix(examplesTSV, "\n"), "\n") {
 		f := strings.Split(line, "\t")
-		if len(f) != 6 {
-			return nil, fmt.Errorf("examples.tsv:%d: %d fields, want 6", i+1, len(f))
+		if len(f) != 8 {
+			return nil, fmt.Errorf("examples.tsv:%d: %d fields, want 8", i+1, len(f))
 		}
 		var e example
-		for k, p := range []*int{&e.tests, &e.folded, &e.pim, &e.gpu} {
+		for k, p := range []*int{&e.tests, &e.folded, &e.pim, &e.gpu, &e.pimHost, &e.gpuHost} {
 			n, err := strconv.Atoi(f[k+1])
 			if err != nil {
 				return nil, fmt.Errorf("examples.tsv:%d: %w", i+1, err)
 			}
 			*p = n
 		}
-		e.kinds = strings.Fields(f[5])
+		e.kinds = strings.Fields(f[7])
 		m[f[0]] = e
 	}
 	return m, nil
@@ -56,12 +57,15 @@ by name; nothing is skipped in silence.
 The **evaluator** runs whatever the importer takes. **On PIM** and **on
 a GPU** say what became of the standard's own tests of the operator on float32 data,
 calibrated and compiled for corsair-card and, to kernels, for h100: *yes*, all of
-them compile; *some*, as many as stated; *no*, none; *at import*, the operator is
+them compile; *some*, as many as stated; *host*, the target has no form for the
+operator on these types, or it depends on data, and the [host](counting.md#the-host)
+runs it; *no*, none compiles; *at import*, the operator is
 evaluated when the model is read and nothing is left to run; –, the
-standard has no test of it alone on float32. The last column is what the tests turned
+standard has no test of it alone on float32. What decides about a shape is an input in
+some of these tests; where it is a constant, as in most models, the operator is evaluated
+at import. The last column is what the tests turned
 into, in the [operators](ir.md) of the intermediate representation; those in
-*italics* have no form on PIM, and a model in which one remains after the passes is
-refused there, with its name.
+*italics* have no form on PIM.
 
 | operator | opsets | evaluator | on PIM | on a GPU | becomes |
 |---|---|---|---|---|---|
@@ -96,22 +100,32 @@ func onnxReference(w io.Writer) error {
 			}
 			kinds = append(kinds, mark+k+mark)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | yes | %s | %s | %s |\n", name, opsets, e.runs(e.pim), e.runs(e.gpu), strings.Join(kinds, ", "))
+		fmt.Fprintf(b, "| `%s` | %s | yes | %s | %s | %s |\n", name, opsets, e.runs(e.pim, e.pimHost), e.runs(e.gpu, e.gpuHost), strings.Join(kinds, ", "))
 	}
 	return b.Flush()
 }
 
-// runs says whether a target runs an operator of which it takes n tests.
-func (e example) runs(n int) string {
+// runs says whether a target runs an operator of which it takes n tests, and more
+// with the host.
+func (e example) runs(n, host int) string {
+	left := e.tests - e.folded
 	switch {
 	case e.tests == 0:
 		return "–"
-	case e.folded == e.tests:
+	case left == 0:
 		return "at import"
-	case n+e.folded == e.tests:
+	case n == left:
 		return "yes"
-	case n == 0:
+	case host == left:
+		return "host"
+	case n+host == 0:
 		return "no"
+	case n == 0:
+		return fmt.Sprintf("host: %d of %d", host, left)
 	}
-	return fmt.Sprintf("some: %d of %d", n, e.tests-e.folded)
+	s := fmt.Sprintf("some: %d of %d", n, left)
+	if host > 0 {
+		s += fmt.Sprintf(", host: %d", host)
+	}
+	return s
 }

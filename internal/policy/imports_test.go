@@ -24,7 +24,7 @@ var imports = []struct {
 	{"situ/ir", nil},
 	{"situ/ir/irtest", []string{"situ/ir"}},
 	{"situ/ir/eval", []string{"situ/ir", "situ/internal/par", "situ/internal/fixed", "situ/internal/gemm", "situ/internal/vecf32"}},
-	{"situ/frontend/onnx", []string{"situ/ir", "situ/frontend/onnx/onnxpb", "situ/internal/npy"}},
+	{"situ/frontend/onnx", []string{"situ/ir", "situ/ir/eval", "situ/frontend/onnx/onnxpb", "situ/internal/npy"}},
 	{"situ/frontend/onnx/onnxpb", nil},
 	{"situ/passes", []string{"situ/ir", "situ/ir/eval", "situ/internal/fixed", "situ/internal/par"}},
 	{"situ/arch", nil},

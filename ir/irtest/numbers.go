@@ -150,7 +150,7 @@ func (n *numbers) step() {
 	t := n.g.Type(x)
 	axis := rapid.IntRange(0, 2).Draw(n.t, "axis")
 	var y ir.ValueID
-	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand", "codes", "product"}).Draw(n.t, "step") {
+	switch rapid.SampledFrom([]string{"cast", "binary", "binary", "compare", "where", "where", "gather", "gather", "slice", "transpose", "concat", "reduce", "matmul", "expand", "codes", "product", "elements", "put", "topk"}).Draw(n.t, "step") {
 	case "cast":
 		y = n.as(x, n.dtype())
 	case "binary":
@@ -205,6 +205,25 @@ func (n *numbers) step() {
 		y = n.codes(x)
 	case "product":
 		y = n.product(x)
+	case "elements":
+		y = n.add(ir.GatherElements, &ir.AxisAttr{Axis: axis}, x, n.places(x, axis))
+	case "put":
+		modes := []ir.ScatterMode{ir.ScatterSet, ir.ScatterAdd, ir.ScatterMul, ir.ScatterMin, ir.ScatterMax}
+		switch t.DType {
+		case ir.Bool:
+			modes = modes[:1]
+		case ir.F32:
+			modes = modes[:3]
+		}
+		i := n.places(x, axis)
+		a := &ir.SliceAttr{Starts: make([]int, 3), Steps: []int{1, 1, 1}, Sizes: n.g.Type(i).Shape}
+		mode := rapid.SampledFrom(modes).Draw(n.t, "mode")
+		y = n.add(ir.ScatterElements, &ir.ScatterAttr{Axis: axis, Mode: mode}, x, i, n.add(ir.Slice, a, n.as(x, t.DType)))
+	case "topk":
+		if t.DType == ir.Bool {
+			x = n.as(x, ir.U8)
+		}
+		y = n.add(ir.TopK, &ir.TopKAttr{Axis: axis, K: n.upTo("k", t.Shape[axis]), Smallest: rapid.Bool().Draw(n.t, "smallest")}, x)
 	case "matmul":
 		x = n.as(n.as(x, ir.I8), ir.F32)
 		w := n.g.AddConst("w", Tensor(n.rng, 2, t.Shape[2], n.upTo("columns", 8)), nil)
@@ -276,18 +295,32 @@ func (n *numbers) gather(x ir.ValueID, axis int) ir.ValueID {
 	count := min(n.g.Type(i).Numel(), 12)
 	i = n.add(ir.Reshape, &ir.ShapeAttr{Shape: []int{n.g.Type(i).Numel()}}, i)
 	i = n.add(ir.Slice, &ir.SliceAttr{Starts: []int{0}, Steps: []int{1}, Sizes: []int{count}}, i)
-	bound := func(v int64) ir.ValueID {
-		c := ir.NewTensor(ir.I64, []int{1}, []int64{v})
-		if d == ir.I32 {
-			c = ir.NewTensor(ir.I32, []int{1}, []int32{int32(v)})
-		}
-		return n.g.AddConst("bound", c, nil)
-	}
-	entries := int64(t.Shape[axis])
-	i = n.add(ir.Min, nil, n.add(ir.Max, nil, i, bound(-entries)), bound(entries-1))
+	i = n.within(i, t.Shape[axis])
 	y := n.add(ir.Gather, &ir.AxisAttr{Axis: axis}, x, i)
 	if s := n.g.Type(y).Shape; len(s) != 3 {
 		y = n.add(ir.Reshape, &ir.ShapeAttr{Shape: append([]int{1}, s...)}, y)
 	}
 	return y
+}
+
+// places returns indices into x along an axis, of the shape of a part of x, half of
+// them counted from the end.
+func (n *numbers) places(x ir.ValueID, axis int) ir.ValueID {
+	t := n.g.Type(x)
+	i := n.as(x, rapid.SampledFrom([]ir.DType{ir.I32, ir.I64}).Draw(n.t, "index type"))
+	a := &ir.SliceAttr{Starts: make([]int, 3), Steps: []int{1, 1, 1}, Sizes: slices.Clone(t.Shape)}
+	a.Sizes[axis] = n.upTo("indices", t.Shape[axis])
+	return n.within(n.add(ir.Slice, a, i), t.Shape[axis])
+}
+
+// within bounds indices to those of a number of entries.
+func (n *numbers) within(i ir.ValueID, entries int) ir.ValueID {
+	bound := func(v int) ir.ValueID {
+		c := ir.NewTensor(ir.I64, []int{1}, []int64{int64(v)})
+		if n.g.Type(i).DType == ir.I32 {
+			c = ir.NewTensor(ir.I32, []int{1}, []int32{int32(v)})
+		}
+		return n.g.AddConst("bound", c, nil)
+	}
+	return n.add(ir.Min, nil, n.add(ir.Max, nil, i, bound(-entries)), bound(entries-1))
 }

@@ -187,8 +187,19 @@ func notes(rs []*runtime.Result) []string {
 	of := map[string][]string{}
 	for _, r := range rs {
 		ns := r.Notes
-		if len(r.Fallback) > 0 {
-			ns = append([]string{"in float32: " + fallbacks(r.Fallback)}, ns...)
+		var host, float []runtime.Fallback
+		for _, f := range r.Fallback {
+			if f.On == runtime.OnHost {
+				host = append(host, f)
+			} else {
+				float = append(float, f)
+			}
+		}
+		if len(float) > 0 {
+			ns = append([]string{"in float32: " + fallbacks(float)}, ns...)
+		}
+		if h := r.Host; h != nil {
+			ns = append([]string{onHost(h, host)}, ns...)
 		}
 		if len(r.Raised) > 0 {
 			ns = append([]string{"higher precision: " + raised(r.Raised, 4)}, ns...)
@@ -251,6 +262,30 @@ func fallbacks(fs []runtime.Fallback) string {
 		parts = append(parts, fmt.Sprintf("%s %q (%s of the element operations)", f.Op, f.Node, runtime.Percent(f.Share)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// onHost says what the host runs: its operators with their shares of the element
+// operations, where those were counted.
+func onHost(h *runtime.Host, fs []runtime.Fallback) string {
+	const most = 6
+	var parts []string
+	for i, f := range fs {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(fs)-i))
+			break
+		}
+		s := fmt.Sprintf("%s %q", f.Op, f.Node)
+		if f.Share > 0 {
+			s += fmt.Sprintf(" (%s)", runtime.Percent(f.Share))
+		}
+		parts = append(parts, s)
+	}
+	share := runtime.Percent(h.Share) + " of the element operations"
+	if h.Uncounted {
+		share = "how much is not counted without a run"
+	}
+	return fmt.Sprintf("on the host, whose time and energy are in none of the figures, %s: %s; %s go to it and %s come from it",
+		share, strings.Join(parts, ", "), Bytes(h.BytesTo), Bytes(h.BytesFrom))
 }
 
 // raised lists at most most layers in higher precision.

@@ -89,6 +89,20 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+func TestHostNote(t *testing.T) {
+	rs := results()
+	rs[0].Host = &runtime.Host{Share: 0.25, BytesTo: 512}
+	rs[0].Fallback = append(rs[0].Fallback, runtime.Fallback{Node: "nms", Op: "NonMaxSuppression", Share: 0.25, On: runtime.OnHost})
+	rs[1].Host, rs[1].Fallback = &runtime.Host{Uncounted: true}, []runtime.Fallback{{Node: "nms", Op: "NonMaxSuppression", On: runtime.OnHost}}
+	got := strings.Join(notes(rs), "\n")
+	want := "pim: on the host, whose time and energy are in none of the figures, 25.0 % of the element operations: NonMaxSuppression \"nms\" (25.0 %); 512 B go to it and 0 B come from it\n" +
+		"pim: in float32: softmax \"sm\" (1.00 % of the element operations)\n" +
+		"gpu: on the host, whose time and energy are in none of the figures, how much is not counted without a run: NonMaxSuppression \"nms\"; 0 B go to it and 0 B come from it"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestHTML checks that the page is whole and asks nothing of the network.
 func TestHTML(t *testing.T) {
 	rs := results()

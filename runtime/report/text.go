@@ -172,6 +172,12 @@ func Check(w io.Writer, r runtime.CheckResult) error {
 	if r.SQNRdB != nil && r.Executor != "eval" {
 		line += fmt.Sprintf(", SQNR %.1f dB", *r.SQNRdB)
 	}
+	switch {
+	case r.HostShare == 1:
+		line += ", all of it on the host"
+	case r.HostShare > 0:
+		line += fmt.Sprintf(", %s on the host", runtime.Percent(r.HostShare))
+	}
 	switch r.Raised {
 	case 0:
 	case 1:
@@ -220,10 +226,17 @@ func Info(w io.Writer, i *runtime.ModelInfo) error {
 		g.add("input", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
 	}
 	for _, t := range i.Outputs {
+		if t.Type == runtime.DataDecides {
+			g.add("output", fmt.Sprintf("%q %s", t.Name, t.Type))
+			continue
+		}
 		g.add("output", fmt.Sprintf("%q %s[%s]", t.Name, t.Type, dimensions(t.Shape)))
 	}
 	for _, d := range i.Dims {
 		g.add("--dim "+d.Name, d.Doc)
+	}
+	for _, o := range i.Host {
+		g.add("on the host "+o.Name, fmt.Sprint(o.Count))
 	}
 	for _, o := range i.Operators {
 		g.add("IR operator "+o.Name, fmt.Sprint(o.Count))

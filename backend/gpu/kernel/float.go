@@ -255,28 +255,31 @@ func (s FloatBinary) emit(k *fn) {
 	k.each(s.Nest.Size(), func(i val) {
 		at := k.offsets(s.Nest, i)
 		a, b := k.loadFloat(k.params["a"], at[1]), k.loadFloat(k.params["b"], at[2])
-		var y val
-		switch s.Op {
-		case FloatAdd:
-			y = k.b.NewFAdd(a, b)
-		case FloatSub:
-			y = k.b.NewFSub(a, b)
-		case FloatMul:
-			y = k.b.NewFMul(a, b)
-		case FloatDiv:
-			y = k.b.NewFDiv(a, b)
-		default:
-			less := k.fless(a, b)
-			y = k.sel(less, a, b)
-			if s.Op == FloatMax {
-				y = k.sel(less, b, a)
-			}
-			y = k.sel(k.isNaN(a), a, k.sel(k.isNaN(b), b, y))
-		}
+		y := k.twoFloats(s.Op, a, b)
 		// Rounding to float64 first changes nothing: it has more than twice the bits.
 		y = k.b.NewFPExt(k.b.NewFPTrunc(y, types.Float), types.Double)
 		k.storeFloat(k.fclamp(y, float64(s.Lo), float64(s.Hi)), k.params["y"], at[0])
 	})
+}
+
+// twoFloats applies an operator to float64s.
+func (k *fn) twoFloats(op FloatOp, a, b val) val {
+	switch op {
+	case FloatAdd:
+		return k.b.NewFAdd(a, b)
+	case FloatSub:
+		return k.b.NewFSub(a, b)
+	case FloatMul:
+		return k.b.NewFMul(a, b)
+	case FloatDiv:
+		return k.b.NewFDiv(a, b)
+	}
+	less := k.fless(a, b)
+	y := k.sel(less, a, b)
+	if op == FloatMax {
+		y = k.sel(less, b, a)
+	}
+	return k.sel(k.isNaN(a), a, k.sel(k.isNaN(b), b, y))
 }
 
 // FloatReduce is the sum, mean, maximum or minimum over some dimensions.

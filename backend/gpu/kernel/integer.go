@@ -138,30 +138,32 @@ func (s IntBinary) emit(k *fn) {
 	k.each(s.Nest.Size(), func(i val) {
 		at := k.offsets(s.Nest, i)
 		a, b := k.loadInteger(s.Type, k.params["a"], at[1]), k.loadInteger(s.Type, k.params["b"], at[2])
-		less := enum.IPredULT
-		if s.Type.Signed {
-			less = enum.IPredSLT
-		}
-		var y val
-		switch s.Op {
-		case IntAdd:
-			y = k.add(a, b)
-		case IntSub:
-			y = k.sub(a, b)
-		case IntMul:
-			y = k.mul(a, b)
-		case IntMin:
-			y = k.sel(k.cmp(less, a, b), a, b)
-		case IntMax:
-			y = k.sel(k.cmp(less, a, b), b, a)
-		case IntAnd:
-			y = k.and(a, b)
-		case IntOr:
-			y = k.or(a, b)
-		case IntXor:
-			y = k.xor(a, b)
-		}
-		y = k.resize(y, types.NewInt(uint64(8*s.Type.Bytes)))
+		y := k.resize(k.twoInts(s.Op, s.Type.Signed, a, b), types.NewInt(uint64(8*s.Type.Bytes)))
 		k.store(y, k.params["y"], k.mul(at[0], s.Type.Bytes))
 	})
+}
+
+// twoInts applies an operator to integers extended to 64 bits.
+func (k *fn) twoInts(op IntOp, signed bool, a, b val) val {
+	less := enum.IPredULT
+	if signed {
+		less = enum.IPredSLT
+	}
+	switch op {
+	case IntAdd:
+		return k.add(a, b)
+	case IntSub:
+		return k.sub(a, b)
+	case IntMul:
+		return k.mul(a, b)
+	case IntMin:
+		return k.sel(k.cmp(less, a, b), a, b)
+	case IntMax:
+		return k.sel(k.cmp(less, a, b), b, a)
+	case IntAnd:
+		return k.and(a, b)
+	case IntOr:
+		return k.or(a, b)
+	}
+	return k.xor(a, b)
 }

@@ -73,6 +73,11 @@ const (
 	// Control again.
 	OpWrap
 
+	// Elements by index.
+	OpPick
+	OpPut
+	OpTopK
+
 	numOps
 )
 

@@ -29,3 +29,13 @@ const (
 
 // Compares reports whether a function of binaryi gives bools.
 func Compares(fn int64) bool { return fn >= IEqual && fn <= ILessEqual }
+
+// Functions of put.
+const (
+	PutReplace = iota
+	PutAdd
+	PutMul
+	PutMin
+	PutMax
+	NumPuts
+)

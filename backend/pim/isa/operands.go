@@ -612,4 +612,37 @@ const (
 	WrapReg  = 0
 	WrapImm  = 1
 	WrapSize = 2
+
+	// pick
+	PickSize  = 0
+	PickType  = 1
+	PickDst   = 2
+	PickSrc   = 3
+	PickIndex = 4
+	PickOuter = 5
+	PickN     = 6
+	PickK     = 7
+	PickInner = 8
+
+	// put
+	PutFn    = 0
+	PutType  = 1
+	PutItype = 2
+	PutDst   = 3
+	PutSrc   = 4
+	PutIndex = 5
+	PutOuter = 6
+	PutN     = 7
+	PutK     = 8
+	PutInner = 9
+
+	// topk
+	TopKType     = 0
+	TopKDst      = 1
+	TopKSrc      = 2
+	TopKK        = 3
+	TopKSmallest = 4
+	TopKOuter    = 5
+	TopKN        = 6
+	TopKInner    = 7
 )

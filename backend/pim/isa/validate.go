@@ -217,7 +217,8 @@ var nameLimits = map[string]limit{
 	"m": {lo: math.MinInt32, hi: math.MaxInt32}, "ma": {lo: math.MinInt32, hi: math.MaxInt32}, "mb": {lo: math.MinInt32, hi: math.MaxInt32},
 	"pad_t": {hi: 1 << 24}, "pad_l": {hi: 1 << 24}, "pad_b": {hi: 1 << 24}, "pad_r": {hi: 1 << 24},
 	"y0": {lo: -1 << 24, hi: 1 << 24}, "x0": {lo: -1 << 24, hi: 1 << 24},
-	"type": {hi: int64(NumDTypes) - 1}, "to": {hi: int64(NumDTypes) - 1}, "from": {hi: int64(NumDTypes) - 1}, "select size": {lo: 1, hi: 8},
+	"type": {hi: int64(NumDTypes) - 1}, "to": {hi: int64(NumDTypes) - 1}, "from": {hi: int64(NumDTypes) - 1}, "itype": {hi: int64(NumDTypes) - 1},
+	"select size": {lo: 1, hi: 8}, "pick size": {lo: 1, hi: 8}, "smallest": {0, 1, true},
 	"offset": {lo: math.MinInt16, hi: math.MaxUint16},
 }
 
