@@ -81,7 +81,11 @@ func (c *Chip) Validate() error {
 	if n := c.Array.ColsInt4.Int(); n%2 != 0 {
 		v.fail("array.cols_int4", "%d is odd, so that a row of 4-bit weights is not a whole number of bytes", n)
 	}
-	if tile := max(c.TileBytes(8), c.TileBytes(4)); c.WeightSRAM.Bytes.Int() < tile {
+	if a := &c.Array; (a.ShiftRows.Value > 0) != (a.ShiftEnergyFJ.Value > 0) {
+		v.fail("array.shift_rows", "and shift_energy_fj go together: state both, or neither for arrays without shifters")
+	}
+	blocks := c.ShiftRows() > 0
+	if tile := max(c.TileBytes(Weights{8, blocks}), c.TileBytes(Weights{4, blocks})); c.WeightSRAM.Bytes.Int() < tile {
 		v.fail("weight_sram.bytes", "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)
 	}
 	if row := 4 * max(c.Array.Cols.Int(), c.Array.ColsInt4.Int()); c.Accumulator.Bytes.Int() < row {
@@ -192,7 +196,7 @@ func (c *Chip) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte("situ chip 1\n"))
 	for _, l := range leaves(reflect.ValueOf(c).Elem(), "") {
-		if l.figure == nil || l.optional() || l.field.Tag.Get("energy") != "" {
+		if l.figure == nil || l.optional() && *l.figure == (Figure{}) || l.field.Tag.Get("energy") != "" || l.field.Tag.Get("area") != "" {
 			continue
 		}
 		var b [8]byte

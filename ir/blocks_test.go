@@ -92,7 +92,7 @@ func TestUnblocked(t *testing.T) {
 func TestBlockErrors(t *testing.T) {
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"too few shifts", "shift=[4, 0, 1, 2, 0, 3]", "shift=[4, 0, 1]", "3 shifts for blocks of 2, want 6"},
-		{"large shift", "shift=[4,", "shift=[16,", "shift 16, want 0 to 15"},
+		{"large shift", "shift=[4,", "shift=[16,", "shift 16, want 0 to 7"},
 		{"zero block", "block=2", "block=0", "blocks hold at least one code"},
 		{"zero point", "zero=0", "zero=1", "zero point 1 (index 0) of codes in blocks"},
 		{"one scale", "scale=[0.25, 2] zero=0 axis=1", "scale=1 zero=0", "of a channel"},

@@ -28,26 +28,24 @@ type lowering struct {
 
 	inputs, outputs []*tensor
 
-	tables   []table // of gathers
-	least    []box   // see leastParts
-	maps     mapper
-	fetches  fetches
-	cuttings cuttings
-	splits   splits
-	emitter  emitter
-	net      int32 // number of the chip's links, see splits
-	tops     []int64
-	placing  placing
+	tables    []table // of gathers
+	blocks    bool    // some weights are in blocks
+	shiftRows int64   // of the chip it was lowered for
+	least     []box   // see leastParts
+	maps      mapper
+	fetches   fetches
+	cuttings  cuttings
+	splits    splits
+	emitter   emitter
+	net       int32 // number of the chip's links, see splits
+	tops      []int64
+	placing   placing
 }
 
 // lower returns the steps of g, or an error that lists every operator the back
 // end cannot take.
 func lower(g *ir.Graph, c *arch.Chip) (*lowering, error) {
-	g, err := ir.Unblocked(g)
-	if err != nil {
-		return nil, err
-	}
-	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
+	l := &lowering{g: g, chip: c, blocks: ir.HasBlocks(g), shiftRows: c.ShiftRows(), vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
 	for i := range g.Ops {
 		for _, id := range g.Ops[i].In {
 			if id >= 0 {

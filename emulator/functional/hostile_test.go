@@ -28,7 +28,7 @@ func TestHostileOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded := [][]int64{{0, 0, 2, 2, 1, 1, 8, 0, 2}, {4096, 0, 2, 1, 2, 2, 4, 0, 2}}
+	loaded := [][]int64{{0, 0, 2, 2, 1, 1, 8, 0, 2, 0}, {1024, 0, 2, 1, 2, 2, 8, 0, 2, 1}, {4096, 0, 2, 1, 2, 2, 4, 0, 2, 0}}
 	pick := func(list ...int64) int64 { return list[rng.IntN(len(list))] }
 	tame := false // operands that may make sense
 	operand := func(o isa.Operand) int64 {
@@ -39,6 +39,14 @@ func TestHostileOperands(t *testing.T) {
 			return pick(4, 8)
 		case o.Name == "accumulate" || o.Name == "b_step" || o.Name == "log" || o.Name == "per_count" || o.Name == "first":
 			return pick(0, 1)
+		case tame && (o.Name == "shifts" || o.Name == "row0"):
+			return pick(0, 0, 0, 1)
+		case o.Name == "row0":
+			return pick(0, 0, 0, 15, 16)
+		case o.Name == "shifts":
+			return pick(0, 1)
+		case o.Name == "by":
+			return rng.Int64N(31) + 1
 		case o.Name == "shift":
 			return rng.Int64N(62) + 1
 		case o.Name == "y0" || o.Name == "x0" || o.Name == "pad_t" || o.Name == "pad_l" || o.Name == "pad_b" || o.Name == "pad_r":

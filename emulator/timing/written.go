@@ -12,7 +12,7 @@ import (
 func (m *model) storeW(id int, st *sequence.Step, ready int64, c *Counters) (start, end int64) {
 	k, a, regions := &m.clusters[id], st.Args, m.eff.Regions()
 	ktiles, ntiles := m.shape.StoreWTiles(a)
-	tile := m.shape.TileBytes(8)
+	tile := m.shape.TileBytes(8, 0)
 	read, written := a[isa.StoreWK]*a[isa.StoreWN], ktiles*ntiles*tile*a[isa.StoreWRsplit]
 	cycles := ceilDiv(ktiles*ntiles*tile, m.linkWidth)
 	matrix := func(width int64) int64 {

@@ -13,7 +13,7 @@ const FormatVersion = 2
 
 // ISAVersion is the version of the instruction table. It grows whenever an
 // existing opcode's number or operand list changes; a test holds the table to it.
-const ISAVersion = 4
+const ISAVersion = 5
 
 // The ways in which a file can be no program for this build or this machine.
 // Errors of Decode and CheckArch wrap one of them.

@@ -70,6 +70,9 @@ const (
 	// Products of two activations, the second in DRAM.
 	OpLoadA
 
+	// Vector unit, sums of weights in two parts.
+	OpShlAcc
+
 	numOps
 )
 

@@ -51,6 +51,7 @@ const (
 	LoadWWbits  = 6
 	LoadWFirst  = 7
 	LoadWCount  = 8
+	LoadWShifts = 9
 
 	// send
 	SendDst   = 0
@@ -87,6 +88,8 @@ const (
 	MVMN          = 18
 	MVMWbits      = 19
 	MVMAccumulate = 20
+	MVMRow0       = 21
+	MVMShifts     = 22
 
 	// requant
 	RequantDst      = 0
@@ -607,4 +610,9 @@ const (
 	LoadAZero   = 7
 	LoadAKsplit = 8
 	LoadARsplit = 9
+
+	// shlacc
+	ShlAccAcc = 0
+	ShlAccN   = 1
+	ShlAccBy  = 2
 )
