@@ -34,6 +34,10 @@ func TestBlocks(t *testing.T) {
 	if n := g.Type(1).Bytes(); n != 5+6 {
 		t.Errorf("10 codes of 4 bits in 6 blocks take %d bytes, want 11", n)
 	}
+	one := strings.Replace(blocked, "shift=[4, 0, 1, 2, 0, 3]", "shift=3", 1)
+	if h, err := ir.Parse(one, nil); err != nil || len(h.Type(1).Quant.Shift) != 6 || h.String() != one {
+		t.Errorf("one shift for all: %v\n%v", err, h)
+	}
 	q := g.Type(1).Quant
 	for _, at := range []struct{ channel, k, want int }{{0, 0, 4}, {0, 1, 4}, {0, 2, 0}, {0, 4, 1}, {1, 1, 2}, {1, 4, 3}} {
 		if s := q.ShiftOf(at.channel, at.k, 5); int(s) != at.want {
@@ -91,6 +95,7 @@ func TestUnblocked(t *testing.T) {
 // TestBlockErrors: malformed blocks are refused.
 func TestBlockErrors(t *testing.T) {
 	for _, tt := range []struct{ name, old, new, want string }{
+		{"a shift of all of no channel", "scale=[0.25, 2] zero=0 axis=1 block=2 shift=[4, 0, 1, 2, 0, 3]", "scale=[0.25, 2] zero=0 axis=2 block=2 shift=1", "an axis of channels"},
 		{"too few shifts", "shift=[4, 0, 1, 2, 0, 3]", "shift=[4, 0, 1]", "3 shifts for blocks of 2, want 6"},
 		{"large shift", "shift=[4,", "shift=[16,", "shift 16, want 0 to 7"},
 		{"zero block", "block=2", "block=0", "blocks hold at least one code"},
