@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 
-	"situ/ir"
 	"situ/passes"
 )
 
@@ -68,7 +67,4 @@ func withRaised(quant string, raised []Raised) string {
 // describe fills in what a result owes to how the model was quantised.
 func (p *Prepared) describe(r *Result) {
 	r.Fallback, r.Raised = p.Fallback, p.Raised
-	if ir.HasBlocks(p.Fixed) {
-		r.Notes = append(r.Notes, "weights in blocks are held as 8 bits, there being no hardware for the exponents of blocks")
-	}
 }
