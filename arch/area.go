@@ -89,6 +89,8 @@ var (
 		"µm² of a router for a byte a cycle: 0.15 mm² for 32 (ISAAC, ISCA 2016), 0.14 mm² for 8 (PIMCOMP, DAC 2023), both 32 nm"}
 	areaPHY = unitArea{7, Band{30000, 60000, 120000}, 0.25,
 		"µm² of DRAM interface for 1 GB/s: 0.8 to 3 mm² for a 32-bit LPDDR5 channel of 25.6 GB/s, assumed; analogue hardly shrinks"}
+	areaShifter = unitArea{32, Band{20, 60, 120}, 1,
+		"µm² of a shifter of three bits behind a block's sum: 60 for a 16-bit shift and add (ISAAC, ISCA 2016, 32 nm), a third without the adder, twice for wider sums, assumed"}
 	areaLink = unitArea{7, Band{1000, 3000, 10000}, 0.25,
 		"µm² of die-to-die interface for 1 GB/s: 0.1 to 1 TB/s a mm² of chiplet interfaces, assumed"}
 )
@@ -147,6 +149,9 @@ func (c *Chip) Area() (AreaReport, error) {
 		r = append(r, AreaPart{name, u.at(node).times(n / 1e6), u.source})
 	}
 	add("arrays", &areaCell, cells)
+	if rows := c.ShiftRows(); rows > 0 {
+		add("block shifters", &areaShifter, cores*c.Array.Rows.Value/float64(rows)*max(c.Array.Cols.Value, c.Array.ColsInt4.Value))
+	}
 	add("weight SRAM", &areaSRAM, 8*cores*c.WeightSRAM.Bytes.Value+8*cells*sets)
 	add("accumulators", &areaSRAM, 8*cores*c.Accumulator.Bytes.Value)
 	add("scratchpads", &areaSRAM, 8*clusters*c.Scratchpad.Bytes.Value)
@@ -170,6 +175,9 @@ func (c *Chip) PeakPowerW() float64 {
 	a := &c.Array
 	vectors := hz / float64(c.InputCycles()) // input vectors a second of one array
 	macs := max(a.Cols.Value*a.MACEnergyFJ.Value, a.ColsInt4.Value*a.MACInt4EnergyFJ.Value) * a.Rows.Value * vectors
+	if rows := c.ShiftRows(); rows > 0 {
+		macs += a.Rows.Value / float64(rows) * max(a.Cols.Value, a.ColsInt4.Value) * a.ShiftEnergyFJ.Value * vectors
+	}
 	latch := 8 * a.Rows.Value * a.InputEnergyFJBit.Value * vectors
 	sums := 2 * 32 * max(a.Cols.Value, a.ColsInt4.Value) * c.Accumulator.EnergyFJBit.Value * vectors
 	stream := 8 * c.WeightSRAM.PortBytes.Value * (c.WeightSRAM.ReadEnergyFJBit.Value + a.LoadEnergyFJBit.Value) * hz

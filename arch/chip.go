@@ -8,7 +8,7 @@ type Chip struct {
 	BasedOn     string `yaml:"based_on"`
 	Description string `yaml:"description"`
 
-	NodeNM          Figure `yaml:"node_nm" unit:"nm" max:"1000" optional:"yes"` // technology; only areas follow from it
+	NodeNM          Figure `yaml:"node_nm" unit:"nm" max:"1000" optional:"yes" area:"yes"` // technology; only areas follow from it
 	ClockMHz        Figure `yaml:"clock_mhz" unit:"MHz" max:"100000"`
 	Dies            Figure `yaml:"dies" check:"count" max:"1024"`
 	ClustersPerDie  Figure `yaml:"clusters_per_die" check:"count" max:"4096"`
@@ -41,6 +41,10 @@ type Array struct {
 	MACInt4EnergyFJ   Figure `yaml:"mac_int4_energy_fj" unit:"fJ" max:"1e9" energy:"yes"`   // int8 input × int4 weight
 	LoadEnergyFJBit   Figure `yaml:"load_energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"`
 	InputEnergyFJBit  Figure `yaml:"input_energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"` // input latches and drivers
+	// Weights in blocks: a shifter behind the sum of so many rows of a column, see
+	// Chip.ShiftRows, and what it takes for one input vector. Left out, there are none.
+	ShiftRows     Figure `yaml:"shift_rows" check:"count" max:"65536" optional:"yes"`
+	ShiftEnergyFJ Figure `yaml:"shift_energy_fj" unit:"fJ" max:"1e9" optional:"yes" energy:"yes"`
 }
 
 // WeightSRAM feeds the array of one core.
@@ -130,7 +134,31 @@ func (c *Chip) Cols(weightBits int) int64 {
 	return c.Array.Cols.Int()
 }
 
-// TileBytes returns the size of the weights of one full array.
-func (c *Chip) TileBytes(weightBits int) int64 {
-	return c.Array.Rows.Int() * c.Cols(weightBits) * int64(weightBits) / 8
+// Weights is a format of weights: of 4 or 8 bits, in blocks or not.
+type Weights struct {
+	Bits   int
+	Blocks bool
+}
+
+// ShiftRows returns the rows of an array that share a shifter in each column, 0
+// where there are none: the most of shift_rows that divide the rows evenly.
+func (c *Chip) ShiftRows() int64 {
+	a, b := c.Array.Rows.Int(), c.Array.ShiftRows.Int()
+	if b == 0 {
+		return 0
+	}
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// TileBytes returns the size of the weights of one full array: rows of weights,
+// then for weights in blocks rows of their shifts, a byte each.
+func (c *Chip) TileBytes(w Weights) int64 {
+	n := c.Array.Rows.Int() * c.Cols(w.Bits) * int64(w.Bits) / 8
+	if w.Blocks {
+		n += c.Array.Rows.Int() / c.ShiftRows() * c.Cols(w.Bits)
+	}
+	return n
 }

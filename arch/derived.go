@@ -31,7 +31,7 @@ func (c *Chip) Derived() ChipPeaks {
 		return 2 * cores * c.Array.Rows.Value * cols.Value * hz / float64(c.inputCycles(inputBits)) / 1e12
 	}
 	batch := func(weightBits int, inputBits int64) int64 {
-		load := math.Ceil(float64(c.TileBytes(weightBits)) / c.WeightSRAM.PortBytes.Value)
+		load := math.Ceil(float64(c.TileBytes(Weights{Bits: weightBits})) / c.WeightSRAM.PortBytes.Value)
 		return int64(math.Ceil(load / float64(c.inputCycles(inputBits))))
 	}
 	return ChipPeaks{

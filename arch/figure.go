@@ -36,5 +36,6 @@ var Confidences = map[string]string{
 //	check:"fraction"  above 0 and at most 1
 //	                  (none: a positive number)
 //	max:"4096"        largest accepted value; descriptions beyond it are absurd
-//	optional:"yes"    may be left out: only areas follow from it, so it is not part of the fingerprint
+//	optional:"yes"    may be left out, and then enters no fingerprint
 //	energy:"yes"      energy or power: not part of the fingerprint
+//	area:"yes"        only areas follow from it: not part of the fingerprint

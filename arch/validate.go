@@ -45,13 +45,13 @@ func leaves(v reflect.Value) []leaf {
 
 // place is where a figure or text is in a description struct, and what its tags say.
 type place struct {
-	path    string
-	field   reflect.StructField
-	index   []int
-	check   string
-	limit   float64 // what is more is not believable
-	mayMiss bool
-	energy  bool
+	path      string
+	field     reflect.StructField
+	index     []int
+	check     string
+	limit     float64 // what is more is not believable
+	mayMiss   bool
+	noProgram bool // of energy or area alone: programs do not depend on it
 }
 
 func placeOf(path string, f reflect.StructField, index []int) place {
@@ -59,7 +59,7 @@ func placeOf(path string, f reflect.StructField, index []int) place {
 	if err != nil {
 		limit = math.MaxFloat64
 	}
-	return place{path, f, index, f.Tag.Get("check"), limit, f.Tag.Get("optional") != "", f.Tag.Get("energy") != ""}
+	return place{path, f, index, f.Tag.Get("check"), limit, f.Tag.Get("optional") != "", f.Tag.Get("energy")+f.Tag.Get("area") != ""}
 }
 
 // layouts holds the places in each description struct by its type.
@@ -122,7 +122,11 @@ func (c *Chip) Validate() error {
 	if n := c.Array.ColsInt4.Int(); n%2 != 0 {
 		v.fail("array.cols_int4", "%d is odd, so that a row of 4-bit weights is not a whole number of bytes", n)
 	}
-	if tile := max(c.TileBytes(8), c.TileBytes(4)); c.WeightSRAM.Bytes.Int() < tile {
+	if a := &c.Array; (a.ShiftRows.Value > 0) != (a.ShiftEnergyFJ.Value > 0) {
+		v.fail("array.shift_rows", "and shift_energy_fj go together: state both, or neither for arrays without shifters")
+	}
+	blocks := c.ShiftRows() > 0
+	if tile := max(c.TileBytes(Weights{8, blocks}), c.TileBytes(Weights{4, blocks})); c.WeightSRAM.Bytes.Int() < tile {
 		v.fail("weight_sram.bytes", "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)
 	}
 	if row := 4 * max(c.Array.Cols.Int(), c.Array.ColsInt4.Int()); c.Accumulator.Bytes.Int() < row {
@@ -229,7 +233,7 @@ func (c *Chip) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte("situ chip 1\n"))
 	for _, l := range leaves(reflect.ValueOf(c).Elem()) {
-		if l.figure == nil || l.optional() || l.energy {
+		if l.figure == nil || l.optional() && *l.figure == (Figure{}) || l.noProgram {
 			continue
 		}
 		var b [8]byte

@@ -41,14 +41,14 @@ func convStack(chip *arch.Chip, layers int) *isa.Program {
 		testchip.Emit(&p.Init[i], isa.OpLoad, 1<<20, params, 1, 0, 0, 1, 0, 0, 12*channels)
 		if i == 0 {
 			for l := range int64(layers) {
-				testchip.Emit(&p.Init[0], isa.OpLoadW, l*4096, l*k*channels, 9, 1, 9, 7, 8, 0, int64(n))
+				testchip.Emit(&p.Init[0], isa.OpLoadW, l*4096, l*k*channels, 9, 1, 9, 7, 8, 0, int64(n), 0)
 			}
 		}
 		s := &p.Main[i]
 		for l := range int64(layers) {
 			p.Layers = append(p.Layers, isa.Layer{Name: "conv"})
 			from, to := l%2*262144, (l+1)%2*262144
-			testchip.EmitLayer(s, int32(l), isa.OpMVM, 0, l*4096, from, 7, pitch, 14, channels, 1, 0, 3, pitch, 1, 0, 3*channels, 1, 9, 7, 0, channels, 8, 0)
+			testchip.EmitLayer(s, int32(l), isa.OpMVM, 0, l*4096, from, 7, pitch, 14, channels, 1, 0, 3, pitch, 1, 0, 3*channels, 1, 9, 7, 0, channels, 8, 0, 0, 0)
 			testchip.EmitLayer(s, int32(l), isa.OpRequant, to+pitch+channels, 0, 1<<20, 7, pitch, 14, channels, channels, 4*channels, 3, 3, 255)
 			testchip.EmitLayer(s, int32(l), isa.OpSend, to, to+7*pitch, 1, 0, 0, 1, 0, 0, pitch, int64((i+1)%n), 1)
 			testchip.EmitLayer(s, int32(l), isa.OpBarrier, l, 0, int64(n))

@@ -47,12 +47,12 @@ func layered() (*isa.Program, *arch.Chip) {
 		testchip.EmitLayer(s, layer, isa.OpLoad, to, from, 1, 0, 0, 1, 0, 0, size)
 	}
 	// Two tiles along K, split over two cores, two row parts.
-	testchip.Emit(&p.Init[0], isa.OpLoadW, 0, 0, 2, 1, 2, 2, 8, 0, 8)
+	testchip.Emit(&p.Init[0], isa.OpLoadW, 0, 0, 2, 1, 2, 2, 8, 0, 8, 0)
 	for i := range int64(8) {
 		load(&p.Init[i], -1, 60000, params, 12*n)
 		s := &p.Main[i]
 		load(s, 0, 0, 8192+i*512, 512)
-		testchip.EmitLayer(s, 0, isa.OpMVM, 0, 0, 0, 16, 32, 1, 0, 1, 0, 1, 0, 1, 0, 32, 1, 2, 2, 0, 8, 8, 0)
+		testchip.EmitLayer(s, 0, isa.OpMVM, 0, 0, 0, 16, 32, 1, 0, 1, 0, 1, 0, 1, 0, 32, 1, 2, 2, 0, 8, 8, 0, 0, 0)
 		testchip.EmitLayer(s, 0, isa.OpRequant, 1024+i*128, 0, 60000, 16, 8, 1, 0, 8, 32, 128, 0, 255)
 		testchip.EmitLayer(s, 1, isa.OpSend, 1024+i*128, 1024+i*128, 1, 0, 0, 1, 0, 0, 128, 0, 8)
 		testchip.EmitLayer(s, 1, isa.OpBarrier, 1, 0, 8)

@@ -1,65 +1,33 @@
 package ir
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"slices"
 )
 
-// errWideBlocks says why Unblocked fails.
-var errWideBlocks = errors.New("its weights are codes of 8 bits in blocks, which the target, having no exponents for blocks, cannot hold in 8 bits: choose int8, int4 or mxint4 weights")
-
-// Unblocked returns the graph for hardware without exponents for blocks: constants
-// in blocks are codes · 2^shift, of 8 bits, which is the same numbers. It returns g
-// itself when it has none, and an error that names the operator when codes do not
-// fit.
-func Unblocked(g *Graph) (*Graph, error) {
-	out := g
-	for i := range g.Ops {
-		op := &g.Ops[i]
-		for _, id := range op.In {
-			if id == NoValue || !g.IsConst(id) {
-				continue
-			}
-			v := g.Value(id)
-			if v.Type.Quant == nil || v.Type.Quant.Block == 0 || out != g && out.Value(id).Type.Quant.Block == 0 {
-				continue
-			}
-			t, ok := unblocked(v)
-			if !ok {
-				return nil, opError(op, "%w", errWideBlocks)
-			}
-			if out == g {
-				copied := *g
-				copied.Values = slices.Clone(g.Values)
-				out = &copied
-			}
-			q := v.Type.Quant
-			w := out.Value(id)
-			w.Const, w.Type = t, t.Type().WithQuant(&Quant{Scale: q.Scale, Zero: q.Zero, Axis: q.Axis})
-		}
-	}
-	return out, nil
-}
-
-// unblocked returns a constant's codes with the shifts of their blocks, and whether
-// they fit int8.
-func unblocked(v *Value) (*Tensor, bool) {
+// Unblocked returns a constant of codes in blocks as codes · 2^shift of 8 bits, which
+// is the same numbers, for a target that cannot hold blocks of that length. It is an
+// error when they do not fit.
+func Unblocked(v *Value) (*Value, error) {
+	q := v.Type.Quant
 	src, ok := v.Const.data.([]int8)
 	if !ok {
-		return nil, false
+		return nil, fmt.Errorf("weights %q are %s in blocks, want i8 or i4", v.Name, v.Type.DType)
 	}
-	q := v.Type.Quant
 	channels, inner := v.Type.Shape[q.Axis], Numel(v.Type.Shape[q.Axis+1:])
 	codes := make([]int8, len(src))
 	for i, c := range src {
 		s := int32(c) << q.ShiftOf(i/inner%channels, i/(inner*channels)*inner+i%inner, len(src)/channels)
 		if s < math.MinInt8 || s > math.MaxInt8 {
-			return nil, false
+			return nil, fmt.Errorf("weights %q come in blocks of %d, which the target does not have, and with their shifts do not fit 8 bits", v.Name, q.Block)
 		}
 		codes[i] = int8(s)
 	}
-	return NewTensor(I8, v.Type.Shape, codes), true
+	out := *v
+	out.Const = NewTensor(I8, v.Type.Shape, codes)
+	out.Type = out.Const.Type().WithQuant(&Quant{Scale: q.Scale, Zero: q.Zero, Axis: q.Axis})
+	return &out, nil
 }
 
 // HasBlocks reports whether some constant of a graph is codes in blocks.

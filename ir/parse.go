@@ -38,12 +38,13 @@ type use struct {
 }
 
 type parser struct {
-	text string
-	pos  int // offset of what comes next
-	side Side
-	g    *Graph
-	defs map[ValueID]definition
-	uses []use
+	text     string
+	pos      int // offset of what comes next
+	side     Side
+	g        *Graph
+	defs     map[ValueID]definition
+	uses     []use
+	oneShift bool // the blocks at hand have a shift in common
 }
 
 // errorAt says what is wrong at an offset of the text.
@@ -279,7 +280,28 @@ func (p *parser) typ() (Type, error) {
 	if p.run() == "scale" {
 		t.Quant, err = p.quant()
 	}
+	if err == nil && t.Quant != nil && t.Quant.Block > 0 && p.oneShift {
+		err = p.sameShifts(t)
+	}
 	return t, err
+}
+
+// mostShifts bounds the shifts that a single one in the text may stand for.
+const mostShifts = 1 << 28
+
+// sameShifts gives all blocks of t the one shift that was read.
+func (p *parser) sameShifts(t Type) error {
+	q := t.Quant
+	codes := t.Numel()
+	if q.Axis < 0 || q.Axis >= len(t.Shape) || t.Shape[q.Axis] < 1 || codes < 1 {
+		return p.errorNext("an axis of channels for the blocks")
+	}
+	channels := t.Shape[q.Axis]
+	if n := float64(channels) * float64(q.BlocksOf(codes/channels)); n > mostShifts {
+		return p.errorNext(fmt.Sprintf("at most %d blocks", mostShifts))
+	}
+	q.Shift = slices.Repeat(q.Shift, channels*q.BlocksOf(codes/channels))
+	return nil
 }
 
 func (p *parser) quant() (*Quant, error) {
@@ -323,7 +345,8 @@ func (p *parser) quant() (*Quant, error) {
 	if err := p.key("shift"); err != nil {
 		return nil, err
 	}
-	q.Shift, err = list(p, '[', ']', p.shift)
+	p.oneShift = p.next() != '['
+	q.Shift, err = bareOrList(p, p.shift)
 	return q, err
 }
 

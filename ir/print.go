@@ -203,7 +203,7 @@ func (t Type) String() string {
 
 // String returns the quantisation in the textual form: "scale=0.5 zero=-3", or
 // "scale=[0.5, 0.25] zero=0 axis=0", where a zero point shared by all is
-// written once. Blocks follow: "block=32 shift=[0, 3]".
+// written once, as is a shift of all. Blocks follow: "block=32 shift=[0, 3]".
 func (q *Quant) String() string {
 	var b strings.Builder
 	b.WriteString("scale=")
@@ -219,12 +219,16 @@ func (q *Quant) String() string {
 	}
 	if q.Block > 0 {
 		fmt.Fprintf(&b, " block=%d shift=", q.Block)
-		writeList(&b, q.Shift, false, formatInt)
+		if shift := q.Shift; allEqual(shift) {
+			writeList(&b, shift[:1], true, formatInt)
+		} else {
+			writeList(&b, shift, false, formatInt)
+		}
 	}
 	return b.String()
 }
 
-func allEqual(s []int32) bool {
+func allEqual[T comparable](s []T) bool {
 	for _, v := range s {
 		if v != s[0] {
 			return false

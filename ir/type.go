@@ -113,8 +113,8 @@ type Quant struct {
 	Shift []uint8 // of each block, those of a channel together; nil without blocks
 }
 
-// MaxShift is the largest shift of a block.
-const MaxShift = 15
+// MaxShift is the largest shift of a block: hardware has three bits for it.
+const MaxShift = 7
 
 // BlocksOf returns the number of blocks in a channel of n codes.
 func (q *Quant) BlocksOf(n int) int { return (n + q.Block - 1) / q.Block }

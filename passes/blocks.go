@@ -19,7 +19,7 @@ import (
 // highest; those that do get that exponent, where their weights lose low bits. This
 // is the one departure from the standard.
 const (
-	blockSize   = 32
+	BlockSize   = 32 // weights of a block
 	blockSpread = 4
 )
 
@@ -30,7 +30,7 @@ func blockCodes(w []float32, shape []int, axis, bits int, bias func(ch int) floa
 	inner := ir.Numel(shape[axis+1:])
 	k := len(w) / n
 	at := func(ch, i int) int { return (i/inner*n+ch)*inner + i%inner }
-	quant := &ir.Quant{Axis: axis, Block: blockSize, Scale: make([]float32, n), Zero: make([]int32, n)}
+	quant := &ir.Quant{Axis: axis, Block: BlockSize, Scale: make([]float32, n), Zero: make([]int32, n)}
 	codes := make([]int8, len(w))
 	plain := true
 	channel := make([]float32, k)
@@ -77,9 +77,9 @@ type blockChannel struct {
 // Blocks of zeros have math.MinInt.
 func (b *blockChannel) exponents() (of []int, highest int) {
 	highest = math.MinInt
-	for from := 0; from < len(b.weights); from += blockSize {
+	for from := 0; from < len(b.weights); from += BlockSize {
 		top := float32(0)
-		for _, x := range b.weights[from:min(from+blockSize, len(b.weights))] {
+		for _, x := range b.weights[from:min(from+BlockSize, len(b.weights))] {
 			top = max(top, x, -x)
 		}
 		e := math.MinInt
@@ -117,7 +117,7 @@ func (b *blockChannel) round(base int) {
 		b.shifts[i] = uint8(max(e, base) - base)
 	}
 	for i, x := range b.weights {
-		v := math.Ldexp(float64(x), -base-int(b.shifts[i/blockSize]))
+		v := math.Ldexp(float64(x), -base-int(b.shifts[i/BlockSize]))
 		b.codes[i] = int8(min(max(math.RoundToEven(v), -most), most))
 	}
 }
@@ -126,7 +126,7 @@ func (b *blockChannel) round(base int) {
 func (b *blockChannel) fits() bool {
 	sum := math.Ldexp(b.bias, -b.base)
 	for i, c := range b.codes {
-		sum += 255 * math.Abs(float64(c)) * float64(int(1)<<b.shifts[i/blockSize])
+		sum += 255 * math.Abs(float64(c)) * float64(int(1)<<b.shifts[i/BlockSize])
 	}
 	return sum < 1<<31
 }

@@ -24,9 +24,18 @@ func (q *quantiser) describedWeights(op *ir.Op, id ir.ValueID) ir.ValueID {
 	if q.bitsOf(op) == 4 {
 		d = ir.I4
 	}
+	if q.inBlocks(op, v.Type.Shape, d.Bits()) {
+		// The greatest of a block lies below the channel's greatest; half of the blocks
+		// or so have the higher of two exponents, which all are given here.
+		e := math.Ilogb(float64(describedScale(std, BlockSize, d)))
+		scale := float32(math.Ldexp(1, e-1))
+		return q.describedCodes(v.Name, ir.Describe(d, std/(2*scale), shape...), q.sharedQuant(axis, channels, scale, ceilDiv(per, BlockSize)))
+	}
 	scale := describedScale(std, per, d)
-	return q.describedCodes(v.Name, ir.Describe(d, std/scale, shape...), q.sharedQuant(axis, channels, scale))
+	return q.describedCodes(v.Name, ir.Describe(d, std/scale, shape...), q.sharedQuant(axis, channels, scale, 0))
 }
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // describedTable gives a described embedding table codes with one scale.
 func (q *quantiser) describedTable(id ir.ValueID) ir.ValueID {
@@ -56,14 +65,18 @@ func (q *quantiser) describedCodes(name string, codes *ir.Tensor, quant *ir.Quan
 }
 
 // sharedQuant returns a quantisation with one scale for all channels, made once:
-// large models have hundreds of weights of a few shapes.
-func (q *quantiser) sharedQuant(axis, n int, scale float32) *ir.Quant {
+// large models have hundreds of weights of a few shapes. With blocks, so many a
+// channel, each has a shift of 1.
+func (q *quantiser) sharedQuant(axis, n int, scale float32, blocks int) *ir.Quant {
 	for _, s := range q.shared {
-		if s.Axis == axis && len(s.Scale) == n && s.Scale[0] == scale {
+		if s.Axis == axis && len(s.Scale) == n && s.Scale[0] == scale && len(s.Shift) == n*blocks {
 			return s
 		}
 	}
 	s := &ir.Quant{Axis: axis, Scale: slices.Repeat([]float32{scale}, n), Zero: make([]int32, n)}
+	if blocks > 0 {
+		s.Block, s.Shift = BlockSize, slices.Repeat([]uint8{1}, n*blocks)
+	}
 	q.shared = append(q.shared, s)
 	return s
 }

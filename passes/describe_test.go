@@ -87,10 +87,14 @@ func TestDescribed(t *testing.T) {
 		g.Outputs = []ir.ValueID{y}
 		return g
 	}
-	for _, bits := range []int{8, 4} {
+	for _, f := range []struct {
+		bits, blocks int     // blocks of a channel
+		least        float64 // of what codes hold, over the deviation
+	}{{8, 0, 2}, {4, 0, 2}, {8, 2, 1.3}, {4, 2, 1.3}} {
+		bits := f.bits
 		var kinds [2][]string
 		for i := range kinds {
-			q := Quantisation{WeightBits: bits}
+			q := Quantisation{WeightBits: bits, Blocks: f.blocks > 0}
 			if i == 0 {
 				q.Inputs = [][]*ir.Tensor{{ir.Zeros(ir.F32, 2, k)}}
 			}
@@ -109,7 +113,10 @@ func TestDescribed(t *testing.T) {
 					t.Errorf("weights are %s", w)
 				}
 				_, most := w.DType.IntRange()
-				if top := float64(w.Quant.Scale[0]) * float64(most); top < 2*std || top > 4*std {
+				if len(w.Quant.Shift) != n*f.blocks {
+					t.Errorf("weights are %s, want %d blocks a channel", w, f.blocks)
+				}
+				if top := math.Ldexp(float64(w.Quant.Scale[0])*float64(most), int(w.Quant.ShiftOf(0, 0, k))); top < f.least*std || top > 4*std {
 					t.Errorf("%d bits hold up to %g; %d normal values of deviation %g reach about %g", bits, top, k, std, std*math.Sqrt(2*math.Log(k)))
 				}
 			}

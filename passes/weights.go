@@ -25,6 +25,12 @@ func (q *quantiser) bitsOf(op *ir.Op) int {
 	return q.weightBits
 }
 
+// inBlocks reports whether the weights of a product, of some shape and bits, come in
+// blocks.
+func (q *quantiser) inBlocks(op *ir.Op, shape []int, bits int) bool {
+	return q.blocks && bits == q.weightBits && (op.Kind == ir.Conv2D || len(shape) == 2)
+}
+
 // product quantises the constant weights of a product and checks its bias. It
 // returns the weights as they are after rounding, for the corrector, if any.
 func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
@@ -55,7 +61,7 @@ func (q *quantiser) product(op *ir.Op, in []ir.ValueID) (*ir.Tensor, error) {
 	}
 	bits := q.bitsOf(op)
 	code := weightCodes
-	if q.blocks && bits == q.weightBits && (op.Kind == ir.Conv2D || len(v.Type.Shape) == 2) {
+	if q.inBlocks(op, v.Type.Shape, bits) {
 		code = blockCodes
 	}
 	c := code(w, v.Type.Shape, axis, bits, func(ch int) float64 { return math.Abs(float64(bias[ch])) / xs })

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 
-	"situ/ir"
 	"situ/passes"
 )
 
@@ -69,7 +68,4 @@ func withRaised(quant string, raised []Raised) string {
 func (p *Prepared) describe(r *Result) {
 	r.Fallback, r.Raised = p.Fallback, p.Raised
 	p.describeHost(r)
-	if ir.HasBlocks(p.Fixed) {
-		r.Notes = append(r.Notes, "weights in blocks are held as 8 bits, there being no hardware for the exponents of blocks")
-	}
 }

@@ -193,3 +193,19 @@ func TestPricerRemembers(t *testing.T) {
 		}
 	}
 }
+
+// Weights in blocks are priced as they are compiled, on arrays with shifters and
+// without, by one Pricer.
+func TestPriceOfBlocks(t *testing.T) {
+	m, err := OpenModel("digits", ModelOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, weights := range []string{"mxint8", "mxint4"} {
+		p, err := Prepare(t.Context(), m, QuantOptions{Weights: weights})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameCost(t, p, true)
+	}
+}

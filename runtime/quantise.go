@@ -48,9 +48,6 @@ func quantise(ctx context.Context, m *Model, q QuantOptions, calibration [][]*ir
 	if slices.Contains(q.Disable, "quantise") {
 		return nil, errors.New("the pass quantise is disabled, and without it nothing is quantised")
 	}
-	if f, err := weightFormat(q.Weights); err == nil && f.blocks {
-		return nil, fmt.Errorf("weights in %s: ONNX's blocks lie along one axis, those of a convolution here along all of K; int8 and int4 can be written", f.name)
-	}
 	if err := m.computable(); err != nil {
 		return nil, err
 	}

@@ -118,6 +118,8 @@ func TestQuantiseORT(t *testing.T) {
 	}{
 		{"digits", "int8", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"disabled", "all"}},
 		{"digits", "int4", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
+		{"digits", "mxint8", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"disabled"}},
+		{"digits", "mxint4", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"disabled"}},
 		{"mnist-cntk", "int8", "none", func() (labelled, labelled) { return digits(unit) }, nil, []string{"all"}},
 		{"cnn-mnist-pytorch", "int8", "none", func() (labelled, labelled) { return digits(norm) }, nil, []string{"all"}},
 		{"cifar10-resnet20-bn", "int8", "0.5", cifar, map[string]int64{"N": 1}, []string{"all"}},

@@ -3,6 +3,8 @@ package runtime
 import (
 	"fmt"
 	"strings"
+
+	"situ/passes"
 )
 
 // format is a format of weights.
@@ -21,6 +23,22 @@ func WeightFormats() []string {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// WeightBits returns the bits that a weight of a format takes in memory, its share of
+// a block's exponent included, 0 when there is no such format.
+func WeightBits(name string) float64 {
+	for _, f := range formats {
+		if f.name != name {
+			continue
+		}
+		bits := float64(f.bits)
+		if f.blocks {
+			bits += 8.0 / passes.BlockSize
+		}
+		return bits
+	}
+	return 0
 }
 
 // weightFormat finds a format by name; "" is the first.

@@ -55,10 +55,6 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 	if err := Runs(a, leastCapability); err != nil {
 		return nil, err
 	}
-	g, err := ir.Unblocked(g)
-	if err != nil {
-		return nil, err
-	}
 	l := &lowering{
 		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
 		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"situ/arch"
+	gen "situ/backend/gpu/kernel"
 	"situ/emulator/ptx"
 	"situ/ir"
 	"situ/ir/irtest"
@@ -47,7 +48,7 @@ func fixedGraph(t *rapid.T, o irtest.Options) (g *ir.Graph, in []*ir.Tensor) {
 	f := irtest.Graph(t, o)
 	in = irtest.Inputs(t, f)
 	q := passes.Quantisation{Inputs: [][]*ir.Tensor{in}, WeightBits: rapid.SampledFrom([]int{8, 4}).Draw(t, "weight bits")}
-	q.Blocks = q.WeightBits == 4 && rapid.Bool().Draw(t, "blocks")
+	q.Blocks = rapid.Bool().Draw(t, "blocks")
 	q.Mixed = rapid.SampledFrom([]float64{0, 0, 0.5, 1}).Draw(t, "mixed")
 	res, err := passes.Run(f, passes.Config{Quant: q})
 	if err != nil {
@@ -223,7 +224,7 @@ func TestRegisters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d×%d: %d registers live, %d instructions, %d bytes of shared memory", tile.Rows(), tile.Cols(), k.LiveRegisters, k.Instructions, tile.Shared())
+		t.Logf("%d×%d: %d registers live, %d instructions, %d bytes of shared memory", tile.Rows(), tile.Cols(), k.LiveRegisters, k.Instructions, gen.ConvTensor{Tile: tile}.Shared())
 		if k.LocalBytes > 0 || k.LiveRegisters > 255 || 4*k.LiveRegisters*tile.Threads() > int(a.Register.Bytes.Int()) {
 			t.Errorf("%+v: %d registers, %d bytes of local memory", tile, k.LiveRegisters, k.LocalBytes)
 		}

@@ -99,10 +99,6 @@ func Estimate(g *ir.Graph, gpu *arch.GPU, opt Options) (*Report, error) {
 	case opt.Batch < 0 || opt.Batch > MaxBatch:
 		return nil, fmt.Errorf("gpu: batch %d, want 1 to %d", opt.Batch, MaxBatch)
 	}
-	g, err := ir.Unblocked(g)
-	if err != nil {
-		return nil, err
-	}
 	batch := max(opt.Batch, 1)
 	p := newPlan(g, batch)
 	if need := p.needsBytes(); need > gpu.DRAM.Bytes.Value {

@@ -56,36 +56,74 @@ func scale(m fixed.Multiplier) gen.Scale { return gen.Scale{M: m.M, Shift: int(m
 
 // weights are the constant right operand of a product.
 type weights struct {
-	n     int // how many
-	codes []int8
-	zeros []int32 // of each output channel; nil when they have been taken off
+	n       int // how many
+	codes   []int8
+	zeros   []int32 // of each output channel; nil when they have been taken off
+	nibbles bool    // codes fit 4 bits
+	blocks  bool    // in blocks
+	factors []uint8 // [output channel][block of gen.BlockK along K]
 	// described is the constant that has no values, of an outline; else NoValue.
 	described ir.ValueID
 }
 
-// weightsOf returns the weights that are constant id, as constantWeights does.
-func (l *lowering) weightsOf(id ir.ValueID, inner, channels int) (weights, error) {
-	t := l.g.Type(id)
-	if !l.g.IsDescribed(id) {
-		w := constantWeights(l.g.Value(id).Const, t.Quant.Zero, inner, channels)
-		w.n, w.described = len(w.codes), ir.NoValue
+// form is how a kernel is to hold them.
+func (w *weights) form() gen.Form { return gen.Form{Nibbles: w.nibbles, Blocks: w.blocks} }
+
+// weightsOf returns the weights that are constant id, n channels of which that of
+// element i is i / inner % n, as constantWeights does.
+func (l *lowering) weightsOf(id ir.ValueID, inner, n int) (weights, error) {
+	v := l.g.Value(id)
+	q := v.Type.Quant
+	w := weights{described: ir.NoValue}
+	w.blocks = q.Block > 0 && q.Block%gen.BlockK == 0
+	if l.g.IsDescribed(id) {
+		if lo, _ := v.Type.DType.IntRange(); lo >= 0 || slices.ContainsFunc(q.Zero, func(z int32) bool { return z != 0 }) {
+			return w, errors.New("its weights are described, not stored, and have zero points")
+		}
+		w.n, w.described, w.nibbles = v.Type.Numel(), id, v.Type.DType.Bits() == 4
 		return w, nil
 	}
-	if lo, _ := t.DType.IntRange(); lo >= 0 || slices.ContainsFunc(t.Quant.Zero, func(z int32) bool { return z != 0 }) {
-		return weights{}, errors.New("its weights are described, not stored, and have zero points")
+	if q.Block > 0 && !w.blocks {
+		var err error
+		if v, err = ir.Unblocked(v); err != nil {
+			return w, err
+		}
 	}
-	return weights{n: t.Numel(), described: id}, nil
+	plain := constantWeights(v.Const, q.Zero, inner, n)
+	w.n, w.codes, w.zeros = len(plain.codes), plain.codes, plain.zeros
+	w.nibbles = w.zeros == nil && v.Type.DType.Bits() == 4 && !slices.ContainsFunc(w.codes, func(c int8) bool { return c < -8 || c > 7 })
+	if w.blocks {
+		k := w.n / n
+		for c := range n {
+			for at := 0; at < k; at += gen.BlockK {
+				w.factors = append(w.factors, 1<<q.ShiftOf(c, at, k))
+			}
+		}
+	}
+	return w, nil
 }
 
-// packed is the argument for weights as a kernel wants them.
+// packed is the argument for weights as a kernel wants them, and behind it that for
+// the factors of their blocks.
 func (l *lowering) packed(w weights, s interface {
 	PackWeights([]int8) []byte
 	PackedBytes() int
-}) arg {
+	PackFactors([]uint8) []byte
+	FactorBytes() int
+}) []arg {
+	var args []arg
 	if w.described != ir.NoValue {
-		return l.describe(w.described, int64(s.PackedBytes()))
+		args = append(args, l.describe(w.described, int64(s.PackedBytes())))
+		if w.blocks {
+			args = append(args, l.describe(w.described, int64(s.FactorBytes())))
+		}
+		return args
 	}
-	return l.constant(s.PackWeights(w.codes))
+	args = append(args, l.constant(s.PackWeights(w.codes)))
+	if w.blocks {
+		args = append(args, l.constant(s.PackFactors(w.factors)))
+	}
+	return args
 }
 
 // constantWeights returns the codes of constant weights less their zero points, as
@@ -211,7 +249,11 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 	zx, k := x.Quant.Zero[0], w.n/o
 	sums := make([]int32, o)
 	for i, v := range w.codes {
-		sums[i/k] += int32(v)
+		c := int32(v)
+		if w.factors != nil {
+			c *= int32(w.factors[i/k*(len(w.factors)/o)+i%k/gen.BlockK])
+		}
+		sums[i/k] += c
 	}
 	for c, z := range w.zeros {
 		sums[c] -= int32(k) * z
@@ -221,22 +263,25 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 		return err
 	}
 	in := l.value(l.op.In[0])
+	args := func(packed []arg, more ...arg) []arg {
+		return append(append(append([]arg{in}, packed...), more...), table)
+	}
 	if w.zeros != nil {
 		s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, ZeroPoints: true}
-		return l.launchChain(s, in, l.packed(w, s), l.words(w.zeros), table)
+		return l.launchChain(s, args(l.packed(w, s), l.words(w.zeros))...)
 	}
 	if groups == o && groups == win.C && groups > 1 {
-		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e}
-		return l.launchChain(s, in, l.packed(w, s), table)
+		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e, Form: gen.Form{Blocks: w.blocks}}
+		return l.launchChain(s, args(l.packed(w, s))...)
 	}
-	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e}
+	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e, Form: w.form()}
 	if t, ok := l.choose(tensor, l.gpu); ok && groups <= gen.MaxGroups {
 		tensor.Tile = t
 		pad := bytes.Repeat([]byte{byte(zx)}, 16)
-		return l.launchChain(tensor, in, l.packed(w, tensor), l.constant(pad), table)
+		return l.launchChain(tensor, args(l.packed(w, tensor), l.constant(pad))...)
 	}
-	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e}
-	return l.launchChain(s, in, l.packed(w, s), table)
+	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, Form: w.form()}
+	return l.launchChain(s, args(l.packed(w, s))...)
 }
 
 // matmul launches a product with one constant matrix as a 1×1 convolution, and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	gen "situ/backend/gpu/kernel"
 	"situ/ir"
 )
 
@@ -24,6 +25,7 @@ type dims struct {
 	m, n, k      float64
 	kPadded      float64 // k with channels padded to whole words
 	aBits, bBits float64 // of an element as it is stored and moved
+	blocks       bool    // weights in blocks
 }
 
 func (d dims) macs() float64 { return d.count * d.m * d.n * d.k }
@@ -50,6 +52,10 @@ func (p *plan) dims(op *ir.Op) dims {
 		d.kind = tensorHalf
 	case a.DType == ir.F32:
 		d.kind = tensorTF32
+	}
+	if q := b.Quant; q != nil && q.Block > 0 {
+		d.blocks = true
+		d.bBits += 8 / float64(q.Block)
 	}
 	batchA, batchB := 1.0, 1.0
 	if p.live[op.In[0]] {
@@ -110,6 +116,7 @@ const (
 	warpGroupInst   = 1 << 15   // instructions of more multiply-accumulates belong to a warp group
 	splitLatencyS   = 1e-6      // meeting of the blocks that share a result
 	operandFragment = 1.0/8 + 1.0/16
+	unpackOps       = 7.0 / 8 // lane operations to make a byte of a weight of 4 bits: seven make eight
 )
 
 // product returns the cost of the cheapest tile.
@@ -176,6 +183,12 @@ func (m *machine) tiled(p *plan, k *kernel, d dims, t tile, dram float64) cost {
 		c.register += c.sharedRead + c.issued*operandFragment*size
 	}
 	c.ops = p.laneOps(&p.g.Ops[k.lead]) + p.fusedOps(k)
+	if d.blocks { // the sums of each block are multiplied and added
+		c.ops += c.issued / gen.BlockK
+	}
+	if d.bBits < 8 { // each warp makes bytes of its columns
+		c.ops += unpackOps * blocks * math.Ceil(t.m/64) * t.n * depthOfBlock
+	}
 	c.register += 12 * c.ops
 
 	// L2: each block column reads a, each block row reads b; the rest once.

@@ -41,14 +41,15 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 	plain := outputs/(sms*lanes)*(float64((k+3)/4)*wordInsts+epilogueInst) + float64((k+3)/4)*loadLatency
 	least := math.Inf(1)
 	for _, t := range tileShapes {
-		if int64(t.Shared()) > a.Shared.Bytes.Int() {
+		s.Tile = t
+		if int64(s.Shared()) > a.Shared.Bytes.Int() {
 			continue
 		}
 		rows, cols := float64(t.Rows()), float64(t.Cols())
 		depth := float64((k + gen.TileK - 1) / gen.TileK * gen.TileK)
 		blocks := math.Ceil(float64(m)/rows) * math.Ceil(float64(og)/cols) * float64(s.Groups)
 		regs := float64(t.Threads()) * float64(4*t.M16*t.N8+baseRegs) * 4
-		resident := max(1, math.Floor(min(a.Shared.Bytes.Value/float64(t.Shared()), a.Register.Bytes.Value/regs, maxResident/float64(t.Threads()))))
+		resident := max(1, math.Floor(min(a.Shared.Bytes.Value/float64(s.Shared()), a.Register.Bytes.Value/regs, maxResident/float64(t.Threads()))))
 		perSM := math.Ceil(blocks / sms)
 		warps := float64(t.WarpsM * t.WarpsN)
 		busy := max(

@@ -189,7 +189,7 @@ func dramTraffic(c *arch.Chip, streams []isa.Stream) (n int64) {
 			case isa.OpLoadA:
 				n += a[isa.LoadAK] * a[isa.LoadAN]
 			case isa.OpLoadW:
-				n += a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * c.TileBytes(int(a[isa.LoadWWbits]))
+				n += a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * c.TileBytes(arch.Weights{Bits: int(a[isa.LoadWWbits]), Blocks: a[isa.LoadWShifts] != 0})
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func network(t *testing.T, q passes.Quantisation) (*ir.Graph, []*ir.Tensor) {
 // parts and float32, on chips from ample to hardly sufficient, and
 // checks that each forces what it is meant to force.
 func TestNetwork(t *testing.T) {
-	for _, q := range []passes.Quantisation{{WeightBits: 8}, {WeightBits: 4}, {WeightBits: 4, Blocks: true}, {WeightBits: 8, Mixed: 1}} {
+	for _, q := range []passes.Quantisation{{WeightBits: 8}, {WeightBits: 4}, {WeightBits: 4, Blocks: true}, {WeightBits: 8, Blocks: true}, {WeightBits: 8, Mixed: 1}} {
 		g, in := network(t, q)
 		var spilled, streamed, split, fused int
 		sizes, tiles := []int{8, 12, 16, 24, 32, 64}, []int{2, 8, 256}

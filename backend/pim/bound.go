@@ -14,6 +14,7 @@ type Work struct {
 	Streamed bool    // weights are read from DRAM in every inference
 
 	MACs, MACsInt4, VectorMACs, VectorOps, FloatOps int64
+	BlockShifts                                     int64 // of the arrays
 
 	ArrayWrite, InputLatch, AccRead, AccWrite    int64
 	WeightRead, WeightWrite, SPRead, SPWrite     int64
@@ -30,7 +31,7 @@ func (l *lowering) transfers(w *Work) {
 		case *storer:
 			w.OutputBytes += s.in[0].dims.numel() * int64(s.in[0].elem)
 		case *product:
-			w.WeightBytes += int64(k.kTotal()) * int64(k.cout) * int64(k.w.bits) / 8
+			w.WeightBytes += k.weightBytes()
 			w.Layers++
 		}
 	}
@@ -39,15 +40,20 @@ func (l *lowering) transfers(w *Work) {
 // count adds what no mapping of a product can avoid, weights apart.
 func (k *product) count(pr Problem, w *Work) {
 	sums := pr.M * pr.N
-	if macs := sums * pr.K; k.w.bits == 4 {
+	if macs := sums * pr.K * pr.Slices; k.w.form.Bits == 4 {
 		w.MACsInt4 += macs
 	} else {
 		w.MACs += macs
 	}
-	w.InputLatch += pr.M * pr.K * k.columnTiles(pr)
-	w.SPRead += pr.M * pr.K * pr.Groups
-	w.AccWrite += 4 * sums
-	w.AccRead += 4 * sums
+	if k.w.form.Blocks {
+		w.BlockShifts += sums * ceilDiv(pr.K, int64(k.w.rows))
+	}
+	w.InputLatch += pr.M * pr.K * pr.Slices * k.columnTiles(pr)
+	w.SPRead += pr.M * pr.K * pr.Slices * pr.Groups
+	again := pr.Slices - 1 // shifts and further products: each reads and writes the sums
+	w.VectorOps += again * opsShl * sums
+	w.AccWrite += 4 * sums * (1 + 2*again)
+	w.AccRead += 4 * sums * (1 + 2*again)
 	w.SPRead += int64(k.paramBytes()) * pr.N
 	countResults(sums, k.raw, k.scales != nil, w)
 }
@@ -198,11 +204,11 @@ func (e *Planner) Bound(c *arch.Chip) Work {
 			}
 			pr := k.problem(e.l.least[s.index])
 			k.count(pr, &w)
-			tiles := ceilDiv(pr.K, int64(k.rows)) * k.columnTiles(pr)
+			tiles := ceilDiv(pr.K, int64(k.rows)) * pr.Slices * k.columnTiles(pr)
 			array += float64(pr.M * tiles * c.InputCycles())
-			loads += float64(tiles * tileCycles(c, k.w.bits))
-			w.ArrayWrite += tiles * c.TileBytes(k.w.bits)
-			w.WeightRead += tiles * c.TileBytes(k.w.bits)
+			loads += float64(tiles * tileCycles(c, k.w.form))
+			w.ArrayWrite += tiles * c.TileBytes(k.w.form)
+			w.WeightRead += tiles * c.TileBytes(k.w.form)
 		case *pair: // in arrays or on the vector unit, neither of which can be left out of a bound
 			if e.l.least[s.index] == whole(s.out.dims) {
 				k.count(int64(k.size[0]*k.size[1]*k.size[2]), &w)

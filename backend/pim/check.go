@@ -119,7 +119,7 @@ func (p *plan) checkWeights() []error {
 			if !ok || k.parts[j] == nil {
 				continue
 			}
-			q, tile := k.parts[j], p.chip.TileBytes(k.w.bits)
+			q, tile := k.parts[j], p.chip.TileBytes(k.w.form)
 			for c := range q.chunks {
 				for u := range q.chunks[c].units {
 					n := ceilDiv(int64(q.chunks[c].units[u].ktiles), q.m.KSplit) * tile

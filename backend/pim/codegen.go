@@ -93,7 +93,7 @@ func (p *plan) initial(e *emitter) {
 			e.cluster = q.first
 			for i := range q.chunks {
 				for u := range q.chunks[i].units {
-					e.loadWeights(q, &q.chunks[i], &q.chunks[i].units[u], k.w.bits, q.chunks[i].units[u].ws, q.first, q.count)
+					e.loadWeights(q, &q.chunks[i], &q.chunks[i].units[u], k.w.form, q.chunks[i].units[u].ws, q.first, q.count)
 				}
 			}
 		}

@@ -193,7 +193,7 @@ func (l *lowering) leastWeights() int64 {
 	n := int64(0)
 	for _, s := range l.steps {
 		if k, ok := s.kernel.(*product); ok {
-			n += int64(k.kTotal()) * int64(k.cout) * int64(k.w.bits) / 8
+			n += k.weightBytes()
 		}
 	}
 	return n
@@ -336,7 +336,11 @@ func usedLayers(layers []isa.Layer, used []bool, streams ...[]isa.Stream) []isa.
 // quant says for people what numbers the products work on.
 func (p *plan) quant() string {
 	for _, s := range p.steps {
-		if k, ok := s.kernel.(*product); ok && k.w.bits == 4 {
+		k, ok := s.kernel.(*product)
+		switch {
+		case ok && k.w.blocks != nil:
+			return fmt.Sprintf("int8 activations, mxint%d weights", k.w.codeBits)
+		case ok && k.w.form.Bits == 4:
 			return "int8 activations, int4 weights"
 		}
 	}

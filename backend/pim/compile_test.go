@@ -48,7 +48,7 @@ func fixedGraph(t *rapid.T, o irtest.Options) (g *ir.Graph, in []*ir.Tensor) {
 	f := irtest.Graph(t, o)
 	in = irtest.Inputs(t, f)
 	q := passes.Quantisation{Inputs: [][]*ir.Tensor{in}, WeightBits: rapid.SampledFrom([]int{8, 4}).Draw(t, "weight bits")}
-	q.Blocks = q.WeightBits == 4 && rapid.Bool().Draw(t, "blocks")
+	q.Blocks = rapid.Bool().Draw(t, "blocks")
 	q.Mixed = rapid.SampledFrom([]float64{0, 0, 0.5, 1}).Draw(t, "mixed")
 	res, err := passes.Run(f, passes.Config{Quant: q})
 	if err != nil {

@@ -7,6 +7,7 @@ import "situ/arch"
 
 // Lane operations of the vector unit for one element.
 const (
+	opsShl     = 1
 	opsRequant = 4
 	opsAdd     = 6
 	opsMul     = 5
@@ -19,8 +20,8 @@ const (
 )
 
 // tileCycles is how long an array takes to load its weights.
-func tileCycles(c *arch.Chip, weightBits int) int64 {
-	return ceilDiv(c.TileBytes(weightBits), c.WeightSRAM.PortBytes.Int())
+func tileCycles(c *arch.Chip, w arch.Weights) int64 {
+	return ceilDiv(c.TileBytes(w), c.WeightSRAM.PortBytes.Int())
 }
 
 // vectorCycles is the time of an instruction of the vector unit: lane

@@ -18,7 +18,7 @@ type bufferSize struct {
 type groupMoves struct {
 	in, out int64 // bytes from and to DRAM, weights apart
 	strips  int
-	first   []box // part of its result that each step computes in the first strip
+	first   []box // part of its result that each step computes in the first strip that needs any
 }
 
 // cuttings are those of the groups of programs on a single cluster, where a step's
@@ -170,6 +170,11 @@ func (m *groupMoves) add(p *plan, g *group, i int, q *pass) {
 	}
 	if i == 0 {
 		m.first = append(m.first[:0], q.out...)
+	}
+	for k := range m.first {
+		if m.first[k].empty() {
+			m.first[k] = q.out[k]
+		}
 	}
 }
 

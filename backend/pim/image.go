@@ -84,7 +84,7 @@ type placedUnit struct {
 	u  *unit
 }
 
-func (w *placedUnit) bytes(c *arch.Chip) int64 { return w.u.bytes(w.ch.tiles, c.TileBytes(w.k.w.bits)) }
+func (w *placedUnit) bytes(c *arch.Chip) int64 { return w.u.bytes(w.ch.tiles, c.TileBytes(w.k.w.form)) }
 
 // layOut gives constants their addresses in DRAM and says which die holds what:
 // weights lie on the die of the first cluster that uses them, all else on die 0.
@@ -172,10 +172,12 @@ func (p *plan) image(m *layout) []byte {
 }
 
 // pack writes the tiles of a unit: [tiles][ktiles][rows][cols], two 4-bit
-// weights to a byte, the even column in the low half.
+// weights to a byte, the even column in the low half; behind the weights of a tile
+// the shifts of its blocks, if they have any.
 func (k *product) pack(dst []byte, ch *chunk, u *unit) {
-	line := k.cols * k.w.bits / 8 // bytes of a row of a tile
-	per := k.cols                 // live columns of a tile
+	line := k.cols * k.w.form.Bits / 8 // bytes of a row of a tile
+	tile := len(dst) / (ch.tiles * u.ktiles)
+	per := k.cols // live columns of a tile
 	if k.grouped {
 		per = k.cout / k.groups
 	}
@@ -184,23 +186,30 @@ func (k *product) pack(dst []byte, ch *chunk, u *unit) {
 	for t := range ch.tiles {
 		for col := range min(per, ch.n-t*per) {
 			o := ch.c0 + t*per + col
-			row := 0
+			row := u.lead
 			for p := u.p0; p < u.p1; p++ {
 				for tap := range (u.y1 - u.y0) * (u.x1 - u.x0) {
 					y, x := u.y0+tap/(u.x1-u.x0), u.x0+tap%(u.x1-u.x0)
 					k.w.read(values, o, y*k.kernel[1]+x, u.k0, p)
-					base := (t*u.ktiles*k.rows + row) * line
-					if k.w.bits == 8 {
-						for i, v := range values {
-							dst[base+i*line+col] = byte(v)
+					for rest := values; len(rest) > 0; { // tile by tile
+						base := (t*u.ktiles+row/k.rows)*tile + row%k.rows*line
+						part := rest[:min(len(rest), k.rows-row%k.rows)]
+						if k.w.form.Bits == 8 {
+							for i, v := range part {
+								dst[base+i*line+col] = byte(v)
+							}
+						} else {
+							for i, v := range part {
+								dst[base+i*line+col/2] |= byte(v&15) << (4 * (col & 1))
+							}
 						}
-					} else {
-						for i, v := range values {
-							dst[base+i*line+col/2] |= byte(v&15) << (4 * (col & 1))
-						}
+						row += len(part)
+						rest = rest[len(part):]
 					}
-					row += n
 				}
+			}
+			if k.w.form.Blocks {
+				k.packShifts(dst, u, t, col, o, line, tile)
 			}
 		}
 	}
@@ -214,7 +223,7 @@ func (w *weights) read(dst []int8, o, tap, c, p int) {
 		z = w.zero[o]
 	}
 	i := o*w.so + tap*w.st + c*w.sc
-	if w.s8 != nil && z == 0 && w.planes == 1 {
+	if w.s8 != nil && z == 0 && w.planes == 1 && (w.blocks == nil || w.form.Blocks) {
 		if w.sc == 1 {
 			copy(dst, w.s8[i:])
 			return
@@ -226,6 +235,6 @@ func (w *weights) read(dst []int8, o, tap, c, p int) {
 		return
 	}
 	for j := range dst {
-		dst[j] = plane(w.at(o, tap, c+j), p)
+		dst[j] = w.plane(w.at(o, tap, c+j), p)
 	}
 }

@@ -33,16 +33,18 @@ type lowering struct {
 	once, dropped   []bool // by operator: runs once, and has no result that anything wants
 	mainFrom        int    // first step that does not run once
 
-	tables   []table // of gathers
-	least    []box   // see leastParts
-	maps     mapper
-	fetches  fetches
-	cuttings cuttings
-	splits   splits
-	emitter  emitter
-	net      int32 // number of the chip's links, see splits
-	tops     []int64
-	placing  placing
+	tables    []table // of gathers
+	blocks    bool    // some weights are in blocks
+	shiftRows int64   // of the chip it was lowered for
+	least     []box   // see leastParts
+	maps      mapper
+	fetches   fetches
+	cuttings  cuttings
+	splits    splits
+	emitter   emitter
+	net       int32 // number of the chip's links, see splits
+	tops      []int64
+	placing   placing
 }
 
 // RefusedError says that a chip cannot run operators of a graph.
@@ -57,11 +59,7 @@ func (e *RefusedError) Error() string { return e.err.Error() }
 // lower returns the steps of g, which keeps states, or an error that lists every
 // operator the back end cannot take.
 func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
-	g, err := ir.Unblocked(g)
-	if err != nil {
-		return nil, err
-	}
-	l := &lowering{g: g, chip: c, vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
+	l := &lowering{g: g, chip: c, blocks: ir.HasBlocks(g), shiftRows: c.ShiftRows(), vals: make([]*tensor, len(g.Values)), users: make([][]int32, len(g.Values)), raw: map[ir.ValueID]bool{}}
 	for i := range g.Ops {
 		for _, id := range g.Ops[i].In {
 			if id >= 0 {

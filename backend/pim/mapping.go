@@ -10,9 +10,10 @@ import (
 // vectors of length K, N results each. In a grouped product the N columns fall
 // into Groups with an input of their own.
 type Problem struct {
-	M, K, N    int64
-	Groups     int64 // 1 for an ordinary product
-	WeightBits int
+	M, K, N int64
+	Groups  int64 // 1 for an ordinary product
+	Weights arch.Weights
+	Slices  int64 // products of such weights that make up the whole, one after the other
 	// Streamed weights come from DRAM during the inference; UnitTiles is then
 	// the number of tiles of one core that arrive at a time.
 	Streamed  bool
@@ -44,9 +45,9 @@ type mapper struct {
 
 	cores, rows, accumulators, issue, input, pipeline int64
 	spRead, spWrite, lanes, start                     int64
-	shadow                                            bool  // arrays have a second set of weights
-	limit                                             int64 // mappings that take longer are not worth a look
-	w8, w4                                            tileShape
+	shadow                                            bool            // arrays have a second set of weights
+	limit                                             int64           // mappings that take longer are not worth a look
+	tiles                                             [2][2]tileShape // 8 and 4 bits, without blocks and with
 }
 
 // tileShape is an array for one width of weights.
@@ -68,22 +69,23 @@ func (mp *mapper) on(c *arch.Chip) {
 		found = map[Problem]choice{}
 	}
 	clear(found)
-	shape := func(bits int) tileShape { return tileShape{c.Cols(bits), c.TileBytes(bits), tileCycles(c, bits)} }
 	*mp = mapper{
 		chip: c, found: found,
 		cores: c.CoresPerCluster.Int(), rows: c.Array.Rows.Int(), accumulators: accumulators(c), issue: c.IssueCycles.Int(),
 		input: c.InputCycles(), pipeline: c.Array.PipelineCycles.Int(),
 		spRead: c.Scratchpad.ReadBytes.Int(), spWrite: c.Scratchpad.WriteBytes.Int(),
 		lanes: c.Vector.Lanes.Int(), start: c.Vector.StartCycles.Int(),
-		shadow: c.Array.WeightSets.Int() >= 2, w8: shape(8), w4: shape(4),
+		shadow: c.Array.WeightSets.Int() >= 2,
+	}
+	for _, w := range [4]arch.Weights{{Bits: 8}, {Bits: 4}, {Bits: 8, Blocks: true}, {Bits: 4, Blocks: true}} {
+		if !w.Blocks || c.ShiftRows() > 0 {
+			*mp.tile(w) = tileShape{c.Cols(w.Bits), c.TileBytes(w), tileCycles(c, w)}
+		}
 	}
 }
 
-func (mp *mapper) tile(bits int) *tileShape {
-	if bits == 4 {
-		return &mp.w4
-	}
-	return &mp.w8
+func (mp *mapper) tile(w arch.Weights) *tileShape {
+	return &mp.tiles[(8-w.Bits)/4][one(w.Blocks)]
 }
 
 // best returns the mapping of the least estimated time. It reports false when
@@ -110,7 +112,7 @@ func (mp *mapper) best(p Problem) (Mapping, bool) {
 // is given; it may lower mp.limit.
 func (mp *mapper) each(p Problem, f func(*Mapping)) {
 	mp.limit = math.MaxInt64
-	t := mp.tile(p.WeightBits)
+	t := mp.tile(p.Weights)
 	tiles, perTile := t.along(&p)
 	ktiles := ceilDiv(p.K, mp.rows)
 	var m Mapping
@@ -118,7 +120,7 @@ func (mp *mapper) each(p Problem, f func(*Mapping)) {
 		for ks := min(ktiles, mp.cores/nt); ks >= 1; ks = nextSplit(ktiles, ks) {
 			rs := min(mp.cores/(nt*ks), p.M)
 			for _, r := range [2]int64{rs, 1} {
-				m = Mapping{NTiles: nt, KSplit: ks, RSplit: max(r, 1), Chunks: ceilDiv(tiles, nt), Units: 1}
+				m = Mapping{NTiles: nt, KSplit: ks, RSplit: max(r, 1), Chunks: ceilDiv(tiles, nt), Units: p.Slices}
 				if mp.complete(&p, &m, t, ktiles, perTile) {
 					f(&m)
 				}
@@ -147,8 +149,8 @@ func (t *tileShape) along(p *Problem) (tiles, perTile int64) {
 // which does its share of it: all arrays multiply all the time, or all lanes
 // requantise.
 func (mp *mapper) least(p Problem, clusters int64) int64 {
-	tiles, _ := mp.tile(p.WeightBits).along(&p)
-	return max(p.M*tiles*ceilDiv(p.K, mp.rows)*mp.input/(mp.cores*clusters), p.M*p.N*opsRequant/(mp.lanes*clusters))
+	tiles, _ := mp.tile(p.Weights).along(&p)
+	return max(p.M*tiles*ceilDiv(p.K, mp.rows)*p.Slices*mp.input/(mp.cores*clusters), p.M*p.N*opsRequant/(mp.lanes*clusters))
 }
 
 // nextSplit returns the next smaller number of parts that shortens n/parts
@@ -174,7 +176,7 @@ func better(p *Problem, a, b *Mapping) bool {
 // false when it is not possible.
 func (mp *mapper) complete(p *Problem, m *Mapping, t *tileShape, ktiles, perTile int64) bool {
 	passes := ceilDiv(ktiles, m.KSplit)
-	m.CoreBytes = m.Chunks * passes * t.bytes
+	m.CoreBytes = m.Chunks * passes * t.bytes * p.Slices
 	n := min(m.NTiles*perTile, p.N)
 	limit := mp.accumulators / 2 / (4 * n)
 	if limit < 1 {
@@ -187,13 +189,13 @@ func (mp *mapper) complete(p *Problem, m *Mapping, t *tileShape, ktiles, perTile
 		if p.UnitTiles < 1 {
 			return false
 		}
-		m.Units = ceilDiv(passes, p.UnitTiles)
+		m.Units = ceilDiv(passes, p.UnitTiles) * p.Slices
 		unitPasses = min(passes, p.UnitTiles)
 		m.CoreBytes = unitPasses * t.bytes
 	}
 	// No strips take less than the arrays for all vectors, nor less than the vector
 	// unit for all sums.
-	if m.Chunks*max(passes*ceilDiv(p.M, m.RSplit)*mp.input, ceilDiv(p.M*n*opsRequant, mp.lanes)) > mp.limit {
+	if m.Chunks*max(passes*p.Slices*ceilDiv(p.M, m.RSplit)*mp.input, ceilDiv(p.M*n*opsRequant, mp.lanes)) > mp.limit {
 		return false
 	}
 	kBytes := ceilDiv(p.K, passes)
@@ -209,13 +211,14 @@ func (mp *mapper) complete(p *Problem, m *Mapping, t *tileShape, ktiles, perTile
 			// The arrays keep the weights from strip to strip.
 			one -= t.load * (strips - 1) / strips
 		}
+		one += (p.Slices - 1) * (ceilDiv(rows*n*opsShl, mp.lanes) + mp.start)
 		rq := mp.requantCycles(rows, n)
 		groups := m.Chunks * strips
 		// Requantisation of a group overlaps the product of the next.
 		cycles := groups*max(one, rq) + min(one, rq) + groups*(2+m.Units)*mp.issue
 		var dram int64
 		if p.Streamed {
-			dram = m.Chunks * m.NTiles * ktiles * t.bytes
+			dram = m.Chunks * m.NTiles * ktiles * t.bytes * p.Slices
 			if m.Units > 1 {
 				dram *= strips
 			}

@@ -246,7 +246,7 @@ func (x *pairEmitter) arrays(s box, acc int64, first bool, params int64) {
 	zeros := x.e.params + int64(x.size[3])*(x.block()+4)
 	mvm := func(acc, src, rowsY, stepY, rowsX, stepX, length, accumulate int64) {
 		x.e.emit(isa.OpMVM, acc, x.place, src, rowsY, stepY, rowsX, stepX,
-			int64(x.planes), 0, 1, 0, 1, 0, length, tiles, x.m.KSplit, x.m.RSplit, 0, n, 8, accumulate)
+			int64(x.planes), 0, 1, 0, 1, 0, length, tiles, x.m.KSplit, x.m.RSplit, 0, n, 8, accumulate, 0, 0)
 	}
 	again := first || x.m.unitK < x.k
 	for k := 0; k < x.k; k += x.m.unitK {

@@ -61,7 +61,7 @@ func (k *pair) readCycles(c *arch.Chip) int64 {
 // inArrays maps products in the arrays. It reports false when the accumulators do
 // not hold the sums of a single vector, or the weight SRAM no tile beside theirs.
 func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
-	tile := c.TileBytes(8)
+	tile := c.TileBytes(arch.Weights{Bits: 8})
 	fit := max(c.WeightSRAM.Bytes.Int()/(2*writtenShare)/tile, 1)
 	if 2*tile > c.WeightSRAM.Bytes.Int() {
 		return pairMapping{}, false
@@ -72,7 +72,7 @@ func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
 		ref = 1
 	}
 	var ok bool
-	m.Mapping, ok = k.maps.best(Problem{M: rows, K: int64(k.planes * k.k), N: int64(k.size[3]), Groups: 1, WeightBits: 8,
+	m.Mapping, ok = k.maps.best(Problem{M: rows, K: int64(k.planes * k.k), N: int64(k.size[3]), Groups: 1, Weights: arch.Weights{Bits: 8}, Slices: 1,
 		Streamed: true, Written: true, UnitTiles: fit})
 	if !ok {
 		return m, false
@@ -93,7 +93,7 @@ func (k *pair) inArrays(c *arch.Chip, rows int64) (pairMapping, bool) {
 	m.unit = passes * tile
 	m.cycles = m.Mapping.Cycles + ref*m.Chunks*m.Units*(passes*c.InputCycles()+c.IssueCycles.Int())
 	if ref > 0 && passes > 1 { // and the weights once more
-		m.cycles += m.Chunks * m.Units * passes * tileCycles(c, 8)
+		m.cycles += m.Chunks * m.Units * passes * tileCycles(c, arch.Weights{Bits: 8})
 	}
 	m.first = writeCycles(c, m.Mapping.DRAMBytes/max(m.Chunks*m.Units, 1))
 	return m, m.rows >= 1 && m.unitK >= 1

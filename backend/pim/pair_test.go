@@ -153,7 +153,7 @@ func TestPairs(t *testing.T) {
 			if rapid.Bool().Draw(t, "slow vector unit") {
 				c.Vector.Lanes, c.Vector.MACsPerLane = fig(4), fig(1)
 			}
-			if tile := c.TileBytes(8); rapid.IntRange(0, 3).Draw(t, "small weight SRAM") == 0 {
+			if tile := c.TileBytes(arch.Weights{Bits: 8}); rapid.IntRange(0, 3).Draw(t, "small weight SRAM") == 0 {
 				c.WeightSRAM.Bytes = fig(float64(2 * tile))
 			}
 			p, err := choose(g, c, Options{Clusters: rapid.IntRange(1, c.NumClusters()).Draw(t, "clusters")})

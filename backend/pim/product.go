@@ -29,34 +29,51 @@ type product struct {
 }
 
 // weights are the codes of a product's weights less their zero points. As that
-// difference may not fit the arrays' numbers, it is the sum of planes.
+// difference may not fit the arrays' numbers, it is the sum of planes, or of weights
+// in blocks the sum of two parts, see hold.
 type weights struct {
-	bits   int // 4 or 8
+	form   arch.Weights // as they lie in the arrays
 	planes int
-	s8     []int8
-	u8     []uint8
-	zero   []int32
+	part   int // bits of the low one of two parts, 0 without parts
+	rows   int // of a column that share a shifter, of weights with shifts
+
+	blocks     *ir.Quant // of weights in blocks, nil for others
+	perChannel int       // weights of a channel
+	codeBits   int       // of their codes
+	s8         []int8
+	u8         []uint8
+	zero       []int32
 	// described is the type of weights that have no values, ir.Invalid for others.
 	described ir.DType
 	// Element (o, y, x, c) lies at o·so + (y·kw + x)·st + c·sc.
 	so, st, sc int
 }
 
-// at returns a code less its zero point.
+// at returns a code less its zero point, times the power of two of its block
+// unless the arrays' shifters see to that.
 func (w *weights) at(o, tap, c int) int32 {
 	i := o*w.so + tap*w.st + c*w.sc
 	z := w.zero[0]
 	if len(w.zero) > 1 {
 		z = w.zero[o]
 	}
+	v := int32(0)
 	if w.s8 != nil {
-		return int32(w.s8[i]) - z
+		v = int32(w.s8[i]) - z
+	} else {
+		v = int32(w.u8[i]) - z
 	}
-	return int32(w.u8[i]) - z
+	if !w.form.Blocks {
+		v <<= w.shift(o, tap, c)
+	}
+	return v
 }
 
 // plane returns the part of v that plane p holds.
-func plane(v int32, p int) int8 {
+func (w *weights) plane(v int32, p int) int8 {
+	if w.part > 0 {
+		return w.slice(v, p)
+	}
 	for ; p > 0; p-- {
 		v -= min(max(v, -128), 127)
 	}
@@ -87,6 +104,7 @@ type chunk struct {
 // partial, and all outside it then hold a single index.
 type unit struct {
 	p0, p1, y0, y1, x0, x1, k0, k1 int // planes, kernel rows, kernel columns, channels
+	lead                           int // rows of the first tile that stay free
 	ktiles                         int
 	dram, ws                       int64
 }
@@ -129,7 +147,7 @@ func (k *product) grain() int {
 
 // fit takes the shape of tiles from a chip.
 func (k *product) fit(c *arch.Chip) {
-	k.rows, k.cols = int(c.Array.Rows.Int()), int(c.Cols(k.w.bits))
+	k.rows, k.cols = int(c.Array.Rows.Int()), int(c.Cols(k.w.form.Bits))
 	k.grouped = k.groups > 1 && k.cout/k.groups <= k.cols
 }
 
@@ -142,7 +160,8 @@ func (k *product) problem(out box) Problem {
 	if k.groups > 1 {
 		g = max(int64(out.ext(3)/(k.cout/k.groups)), 1)
 	}
-	return Problem{M: m, K: int64(k.kTotal()), N: int64(out.ext(3)), Groups: g, WeightBits: k.w.bits}
+	slices := int64(k.w.slices())
+	return Problem{M: m, K: int64(k.kTotal()) / slices, N: int64(out.ext(3)), Groups: g, Weights: k.w.form, Slices: slices}
 }
 
 func (k *product) cycles(_ *arch.Chip, out box) int64 {
@@ -205,43 +224,61 @@ func (k *product) makePart(out box, m Mapping, unitTiles int64) *part {
 func (k *product) units(out []unit, m Mapping, unitTiles int64) []unit {
 	all := unit{p1: k.w.planes, y1: k.kernel[0], x1: k.kernel[1], k1: k.cin, ws: -1}
 	budget := int(unitTiles*m.KSplit) * k.rows
-	if unitTiles == 0 || budget >= all.k() {
-		all.ktiles = (all.k() + k.rows - 1) / k.rows
+	if k.w.part > 0 { // the parts are products of their own
+		for all.p0, all.p1 = 0, 1; all.p0 < k.w.planes; all.p0, all.p1 = all.p1, all.p1+1 {
+			out = k.cutUnits(out, all, budget)
+		}
+		return out
+	}
+	return k.cutUnits(out, all, budget)
+}
+
+// cutUnits appends all, cut so that no unit takes more than budget rows of K, 0 for
+// any number.
+func (k *product) cutUnits(out []unit, all unit, budget int) []unit {
+	if budget == 0 || budget >= all.k() {
+		k.setTiles(&all)
 		return append(out, all)
 	}
+	if k.w.form.Blocks && k.cin%k.w.rows != 0 { // leads take rows, too
+		budget -= k.w.rows - 1
+	}
 	// Cut the outermost index such that what is inside fits.
-	cut := func(u unit, n, inner int, set func(*unit, int, int)) {
+	cut := func(u unit, from, to, inner int, set func(*unit, int, int)) {
 		step := max(budget/inner, 1)
-		for i := 0; i < n; i += step {
-			set(&u, i, min(i+step, n))
-			u.ktiles = (u.k() + k.rows - 1) / k.rows
+		for i := from; i < to; i += step {
+			set(&u, i, min(i+step, to))
+			k.setTiles(&u)
 			out = append(out, u)
 		}
 	}
 	kh, kw, c := k.kernel[0], k.kernel[1], k.cin
 	if budget >= kh*kw*c {
-		cut(all, k.w.planes, kh*kw*c, func(u *unit, i, j int) { u.p0, u.p1 = i, j })
+		cut(all, all.p0, all.p1, kh*kw*c, func(u *unit, i, j int) { u.p0, u.p1 = i, j })
 		return out
 	}
-	for p := range k.w.planes {
+	for p := all.p0; p < all.p1; p++ {
 		u := all
 		u.p0, u.p1 = p, p+1
 		if budget >= kw*c {
-			cut(u, kh, kw*c, func(u *unit, i, j int) { u.y0, u.y1 = i, j })
+			cut(u, 0, kh, kw*c, func(u *unit, i, j int) { u.y0, u.y1 = i, j })
 			continue
 		}
 		for y := range kh {
 			u.y0, u.y1 = y, y+1
 			if budget >= c {
-				cut(u, kw, c, func(u *unit, i, j int) { u.x0, u.x1 = i, j })
+				cut(u, 0, kw, c, func(u *unit, i, j int) { u.x0, u.x1 = i, j })
 				continue
 			}
 			for x := range kw {
 				u.x0, u.x1 = x, x+1
 				step := budget / k.rows * k.rows
+				if step == 0 {
+					step = budget
+				}
 				for i := 0; i < c; i += step {
 					u.k0, u.k1 = i, min(i+step, c)
-					u.ktiles = (u.k() + k.rows - 1) / k.rows
+					k.setTiles(&u)
 					out = append(out, u)
 				}
 			}
@@ -370,11 +407,14 @@ func (k *product) emitStrip(e *emitter, p *part, ch *chunk, out box, dst, s view
 		accumulate := int64(0)
 		if i > 0 {
 			accumulate = 1
+			if k.w.part > 0 && u.p0 != ch.units[i-1].p0 {
+				k.shiftSums(e, acc, int64(ch.n*out.ext(1)*out.ext(2)))
+			}
 		}
-		e.emit(isa.OpMVM, acc, e.weights(p, ch, u, k.w.bits), s.at(at),
+		e.emit(isa.OpMVM, acc, e.weights(p, ch, u, k.w.form), s.at(at),
 			int64(out.ext(1)), int64(k.stride[0])*s.st[1], int64(out.ext(2)), int64(k.stride[1])*s.st[2],
 			int64(u.p1-u.p0), 0, int64(u.y1-u.y0), int64(k.dilation[0])*s.st[1], nx, int64(k.dilation[1])*s.st[2], length,
-			int64(ch.tiles), p.m.KSplit, p.m.RSplit, step, int64(ch.n), int64(k.w.bits), accumulate)
+			int64(ch.tiles), p.m.KSplit, p.m.RSplit, step, int64(ch.n), int64(k.w.form.Bits), accumulate, int64(u.lead), one(k.w.form.Blocks))
 	}
 	to := out.lo
 	to[3] = ch.c0
@@ -421,7 +461,7 @@ func (k *product) describe(s *step, pl *plan) string {
 	if g := s.group; g != nil {
 		how += fmt.Sprintf(", activations in %d strips of %d operators", g.pieces(&pl.steps[g.last].parts[p.first]), g.last-g.first+1)
 	}
-	return fmt.Sprintf("%d of %d clusters, %d by channels and %d by rows; cores %d columns × %d K × %d rows; %d products of %d passes; weights %s",
+	return fmt.Sprintf("%d of %d clusters, %d by channels and %d by rows; cores %d columns × %d K × %d rows; %d products of %d passes; weights %s%s",
 		clusters, pl.clusters, len(parts), clusters/len(parts), p.m.NTiles, p.m.KSplit, p.m.RSplit,
-		len(p.chunks), ceilDiv(int64(k.kTotal()), int64(k.rows)*p.m.KSplit), how)
+		len(p.chunks), ceilDiv(int64(k.kTotal()), int64(k.rows)*p.m.KSplit), how, k.w.holding())
 }

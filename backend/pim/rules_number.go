@@ -131,7 +131,7 @@ func keepsTable(c *arch.Chip, bytes int64) bool { return bytes <= c.Scratchpad.B
 // alike reports whether the graph is lowered for c as it was for the chip it was
 // lowered for: the tables that gathers read lie in the same memories.
 func (l *lowering) alike(c *arch.Chip) bool {
-	return !slices.ContainsFunc(l.tables, func(t table) bool { return t.kept != keepsTable(c, t.bytes) })
+	return (!l.blocks || l.shiftRows == c.ShiftRows()) && !slices.ContainsFunc(l.tables, func(t table) bool { return t.kept != keepsTable(c, t.bytes) })
 }
 
 // lookUp lowers a gather with indices known at run time.

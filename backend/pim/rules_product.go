@@ -108,7 +108,10 @@ func (l *lowering) weightsOf(op *ir.Op) (*product, error) {
 		k.groups, k.cout, k.cin = 1, s[n-1], s[n-2]
 		k.w = weights{so: 1, sc: s[n-1]}
 	}
-	k.w.zero = q.Zero
+	k.w.zero, k.w.codeBits = q.Zero, w.Type.DType.Bits()
+	if q.Block > 0 {
+		k.w.blocks, k.w.perChannel = q, k.kernel[0]*k.kernel[1]*k.cin
+	}
 	if l.g.IsDescribed(op.In[1]) {
 		k.w.described = w.Type.DType
 		return k, nil
@@ -175,11 +178,9 @@ func (l *lowering) makeProduct(op *ir.Op, t ir.Type, sumQuant *ir.Quant) error {
 		}
 		err = l.result(d, x)
 	} else {
-		k.w.bits, k.w.planes = 8, planesFor(least, most)
-		if w.Type.DType == ir.I4 && least >= -8 && most <= 7 {
-			k.w.bits = 4
+		if err = k.w.hold(l.chip, w.Type, least, most); err == nil {
+			err = l.result(k, x)
 		}
-		err = l.result(k, x)
 	}
 	if err != nil {
 		return err
@@ -267,9 +268,15 @@ func (k *product) scanWeights(t ir.DType) (least, most int32, sums []int32) {
 			sums[c] = int32(c)
 		}
 		lo, hi := k.w.described.IntRange()
+		if k.w.blocks != nil {
+			s := slices.Max(k.w.blocks.Shift)
+			lo, hi = lo<<s, hi<<s
+		}
 		return int32(lo), int32(hi), sums
 	}
 	switch {
+	case k.w.blocks != nil:
+		least, most = k.scanBlocks(sums)
 	case t == ir.I8 && k.w.s8 != nil && !slices.ContainsFunc(k.w.zero, func(z int32) bool { return z != 0 }):
 		least, most = math.MinInt8, math.MaxInt8
 		k.sumWeights(sums)
@@ -305,6 +312,21 @@ func (k *product) sumWeights(sums []int32) {
 		}
 		sums[o] = a + b + c + d
 	}
+}
+
+// scanBlocks is scan for weights in blocks, each with the shift of its own.
+func (k *product) scanBlocks(sums []int32) (least, most int32) {
+	taps := k.kernel[0] * k.kernel[1]
+	for o := range sums {
+		for tap := range taps {
+			for c := range k.cin {
+				v := k.w.at(o, tap, c)
+				sums[o] += v
+				least, most = min(least, v), max(most, v)
+			}
+		}
+	}
+	return least, most
 }
 
 func scan[T int8 | uint8](data []T, k *product, sums []int32) (least, most int32) {

@@ -34,7 +34,7 @@ func TestFewTiles(t *testing.T) {
 	inArrays := 0
 	for tiles := int64(1); tiles <= 3; tiles++ {
 		for _, c := range []*arch.Chip{tinyChip(), manyChip()} {
-			c.WeightSRAM.Bytes = fig(float64(tiles * c.TileBytes(8)))
+			c.WeightSRAM.Bytes = fig(float64(tiles * c.TileBytes(arch.Weights{Bits: 8})))
 			c.Vector.Lanes, c.Vector.MACsPerLane = fig(1), fig(1) // arrays where they can
 			for clusters := 1; clusters <= c.NumClusters(); clusters++ {
 				p, err := choose(g, c, Options{Clusters: clusters})

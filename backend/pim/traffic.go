@@ -66,7 +66,7 @@ func (p *plan) ringBytes(s *step, j int) int64 {
 	if !ok || k.parts[j] == nil || !k.parts[j].streamed {
 		return 0
 	}
-	return k.parts[j].coreBytes(p.chip.TileBytes(k.w.bits))
+	return k.parts[j].coreBytes(p.chip.TileBytes(k.w.form))
 }
 
 // weightTraffic returns the weights a step reads from DRAM when it runs times
@@ -74,10 +74,10 @@ func (p *plan) ringBytes(s *step, j int) int64 {
 // each other.
 func (p *plan) weightTraffic(s *step, j int, times int64, out box, chunkOuter bool) int64 {
 	k, ok := s.kernel.(*product)
-	if !ok || k.parts[j] == nil || !k.parts[j].streamed {
+	if !ok || k.parts[j] == nil || !k.parts[j].streamed || out.empty() {
 		return 0
 	}
-	q, tile := k.parts[j], p.chip.TileBytes(k.w.bits)
+	q, tile := k.parts[j], p.chip.TileBytes(k.w.form)
 	n := int64(0)
 	for i := range q.chunks {
 		ch := &q.chunks[i]

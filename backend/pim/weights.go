@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"situ/arch"
 	"situ/backend/pim/isa"
 )
 
@@ -27,7 +28,7 @@ func (p *plan) placeWeights() (bool, error) {
 		k := s.kernel.(*product)
 		next := append(p.tops[:0], top...)
 		for _, q := range k.different {
-			n := q.coreBytes(p.chip.TileBytes(k.w.bits))
+			n := q.coreBytes(p.chip.TileBytes(k.w.form))
 			at := int64(0)
 			for j := q.first; j < q.first+q.count; j++ {
 				at = max(at, next[j])
@@ -38,7 +39,7 @@ func (p *plan) placeWeights() (bool, error) {
 			for j := q.first; j < q.first+q.count; j++ {
 				next[j] = at + n
 			}
-			k.place(q, at, p.chip.TileBytes(k.w.bits))
+			k.place(q, at, p.chip.TileBytes(k.w.form))
 		}
 		top, p.tops = next, top
 		return true
@@ -78,7 +79,7 @@ func (p *plan) partBytes(s *step) int64 {
 	k := s.kernel.(*product)
 	n := int64(0)
 	for _, q := range k.different {
-		n = max(n, q.coreBytes(p.chip.TileBytes(k.w.bits)))
+		n = max(n, q.coreBytes(p.chip.TileBytes(k.w.form)))
 	}
 	return n
 }
@@ -88,7 +89,7 @@ func (p *plan) partBytes(s *step) int64 {
 func (p *plan) makeParts(s *step, k *product, ring int64) error {
 	k.parts, k.different = slices.Grow(k.parts[:0], p.clusters)[:p.clusters], nil
 	clear(k.parts)
-	tile := p.chip.TileBytes(k.w.bits)
+	tile := p.chip.TileBytes(k.w.form)
 	for j, out := range s.parts {
 		if out.empty() {
 			continue
@@ -182,7 +183,7 @@ func (r *ring) take(u *unit, size int64) int64 {
 
 // weights returns the weight SRAM address of a unit, after emitting its load
 // when it is streamed and not there.
-func (e *emitter) weights(q *part, ch *chunk, u *unit, bits int) int64 {
+func (e *emitter) weights(q *part, ch *chunk, u *unit, form arch.Weights) int64 {
 	if !q.streamed {
 		return u.ws
 	}
@@ -190,11 +191,19 @@ func (e *emitter) weights(q *part, ch *chunk, u *unit, bits int) int64 {
 	if at, ok := r.find(u); ok {
 		return at
 	}
-	at := r.take(u, ceilDiv(int64(u.ktiles), q.m.KSplit)*e.chip.TileBytes(bits))
-	e.loadWeights(q, ch, u, bits, at, e.cluster, 1)
+	at := r.take(u, ceilDiv(int64(u.ktiles), q.m.KSplit)*e.chip.TileBytes(form))
+	e.loadWeights(q, ch, u, form, at, e.cluster, 1)
 	return at
 }
 
-func (e *emitter) loadWeights(q *part, ch *chunk, u *unit, bits int, at int64, first, count int) {
-	e.emit(isa.OpLoadW, at, u.dram, int64(u.ktiles), int64(ch.tiles), q.m.KSplit, q.m.RSplit, int64(bits), int64(first), int64(count))
+func (e *emitter) loadWeights(q *part, ch *chunk, u *unit, form arch.Weights, at int64, first, count int) {
+	e.emit(isa.OpLoadW, at, u.dram, int64(u.ktiles), int64(ch.tiles), q.m.KSplit, q.m.RSplit, int64(form.Bits), int64(first), int64(count), one(form.Blocks))
+}
+
+// one returns 1 for true.
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -49,7 +49,7 @@ type quantFlags struct {
 }
 
 func (f *quantFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.o.Weights, "weights", "int8", "weights of float models: int8, int4, mxint4, or mxint8, which no chip or GPU holds: for check and dump")
+	fs.StringVar(&f.o.Weights, "weights", "int8", "weights of float models: int8, int4, mxint8 or mxint4")
 	f.addCalibration(fs)
 }
 

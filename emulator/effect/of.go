@@ -29,6 +29,11 @@ func (e *Effect) Of(op isa.Op, a []int64, s *Shape) {
 		e.storeW(a, s, SP)
 	case isa.OpLoadA:
 		e.storeW(a, s, DRAM)
+	case isa.OpShlAcc:
+		n := mul(a[isa.ShlAccN], 4)
+		e.aligned(a[isa.ShlAccAcc])
+		e.work = float64(n)
+		e.add(Acc, true, a[isa.ShlAccAcc], n)
 	case isa.OpBiasAcc:
 		n := mul(a[isa.BiasAccN], 4)
 		e.aligned(a[isa.BiasAccDst], a[isa.BiasAccAcc], a[isa.BiasAccBias])
@@ -126,7 +131,8 @@ func (e *Effect) move(a []int64, from, to Mem) {
 }
 
 func (e *Effect) loadW(a []int64, s *Shape) {
-	tile := s.TileBytes(a[isa.LoadWWbits])
+	tile := s.TileBytes(a[isa.LoadWWbits], a[isa.LoadWShifts])
+	e.shifts(a[isa.LoadWShifts], s)
 	tiles := mul(a[isa.LoadWKtiles], a[isa.LoadWNtiles])
 	ksplit := a[isa.LoadWKsplit]
 	if cores := mul(mul(a[isa.LoadWRsplit], a[isa.LoadWNtiles]), ksplit); cores > s.Cores {
@@ -150,9 +156,10 @@ func (e *Effect) storeW(a []int64, s *Shape, from Mem) {
 	if cores := mul(mul(a[isa.StoreWRsplit], ntiles), ksplit); cores > s.Cores {
 		e.fail("needs %d cores, a cluster has %d", cores, s.Cores)
 	}
-	e.work = product(ktiles, ntiles, s.TileBytes(8))
+	tile := s.TileBytes(8, 0)
+	e.work = product(ktiles, ntiles, tile)
 	e.add(from, false, a[isa.StoreWSrc], 1, dim{k, a[isa.StoreWKStep]}, dim{n, a[isa.StoreWNStep]})
-	e.add(WS, true, a[isa.StoreWDst], mul((ktiles+ksplit-1)/ksplit, s.TileBytes(8)))
+	e.add(WS, true, a[isa.StoreWDst], mul((ktiles+ksplit-1)/ksplit, tile))
 }
 
 func (e *Effect) dot(a []int64) {
@@ -169,7 +176,7 @@ func (e *Effect) mvm(a []int64, s *Shape) {
 	segs := mul(a[isa.MVMSegNz], mul(a[isa.MVMSegNy], a[isa.MVMSegNx]))
 	k := mul(segs, a[isa.MVMSegLen])
 	n, ntiles, ksplit := a[isa.MVMN], a[isa.MVMNtiles], a[isa.MVMKsplit]
-	passes := ((k+s.Rows-1)/s.Rows + ksplit - 1) / ksplit
+	passes := ((k+a[isa.MVMRow0]+s.Rows-1)/s.Rows + ksplit - 1) / ksplit
 	wbits := a[isa.MVMWbits]
 	if cores := mul(mul(a[isa.MVMRsplit], ntiles), ksplit); cores > s.Cores {
 		e.fail("needs %d cores, a cluster has %d", cores, s.Cores)
@@ -186,12 +193,23 @@ func (e *Effect) mvm(a []int64, s *Shape) {
 	if nStep != 0 {
 		groups = ntiles
 	}
+	if row0 := a[isa.MVMRow0]; row0 >= s.Rows {
+		e.fail("row0 = %d, an array has %d rows", row0, s.Rows)
+	}
+	e.shifts(a[isa.MVMShifts], s)
 	e.aligned(a[isa.MVMAcc])
 	e.work = runs(n, m, k) / 64
 	e.add(SP, false, a[isa.MVMSrc], a[isa.MVMSegLen], dim{a[isa.MVMRowsY], a[isa.MVMRowSy]}, dim{a[isa.MVMRowsX], a[isa.MVMRowSx]},
 		dim{a[isa.MVMSegNz], a[isa.MVMSegSz]}, dim{a[isa.MVMSegNy], a[isa.MVMSegSy]}, dim{a[isa.MVMSegNx], a[isa.MVMSegSx]}, dim{groups, nStep})
-	e.add(WS, false, a[isa.MVMWs], mul(passes, s.TileBytes(wbits)))
+	e.add(WS, false, a[isa.MVMWs], mul(passes, s.TileBytes(wbits, a[isa.MVMShifts])))
 	e.add(Acc, true, a[isa.MVMAcc], mul(mul(m, n), 4))
+}
+
+// shifts notes an error when weights have shifts and arrays no shifters.
+func (e *Effect) shifts(shifts int64, s *Shape) {
+	if shifts != 0 && s.ShiftRows == 0 {
+		e.fail("the weights have shifts, for which the architecture's arrays have no shifters (array.shift_rows)")
+	}
 }
 
 // fromAcc is requant and dequantacc: rows are their operands from rows_y on,

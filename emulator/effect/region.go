@@ -50,14 +50,15 @@ func (e *Effect) Regions() []Region { return e.regions[:e.n] }
 
 // Shape is what Of needs to know of the architecture.
 type Shape struct {
-	Rows  int64    // of an array
-	Cols  [2]int64 // for 8-bit and for 4-bit weights
-	Cores int64    // of a cluster
+	Rows      int64    // of an array
+	Cols      [2]int64 // for 8-bit and for 4-bit weights
+	Cores     int64    // of a cluster
+	ShiftRows int64    // of a column that share a shifter; 0 without shifters
 }
 
 // ShapeOf returns the chip's shape.
 func ShapeOf(c *arch.Chip) Shape {
-	return Shape{Rows: c.Array.Rows.Int(), Cols: [2]int64{c.Cols(8), c.Cols(4)}, Cores: c.CoresPerCluster.Int()}
+	return Shape{Rows: c.Array.Rows.Int(), Cols: [2]int64{c.Cols(8), c.Cols(4)}, Cores: c.CoresPerCluster.Int(), ShiftRows: c.ShiftRows()}
 }
 
 // ArrayCols returns the columns of an array for a weight width.
@@ -68,8 +69,18 @@ func (s *Shape) ArrayCols(wbits int64) int64 {
 	return s.Cols[0]
 }
 
-// TileBytes returns the bytes of the weights of one array.
-func (s *Shape) TileBytes(wbits int64) int64 { return s.Rows * s.ArrayCols(wbits) * wbits / 8 }
+// WeightRows returns the bytes of the weights of one array, without shifts.
+func (s *Shape) WeightRows(wbits int64) int64 { return s.Rows * s.ArrayCols(wbits) * wbits / 8 }
+
+// TileBytes returns the bytes of the weights of one array, with shifts where shifts
+// is 1 and the chip has shifters.
+func (s *Shape) TileBytes(wbits, shifts int64) int64 {
+	n := s.WeightRows(wbits)
+	if shifts != 0 && s.ShiftRows > 0 {
+		n += s.Rows / s.ShiftRows * s.ArrayCols(wbits)
+	}
+	return n
+}
 
 // Limits are the sizes of the memories, in bytes.
 type Limits [NumMems]int64

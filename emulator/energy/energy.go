@@ -31,6 +31,7 @@ func Of(n *timing.Counters, ps int64, c *arch.Chip) Joules {
 	const femto, bits = 1e-15, 8
 	j := Joules{
 		Compute: femto * (float64(n.MACs)*c.Array.MACEnergyFJ.Value + float64(n.MACsInt4)*c.Array.MACInt4EnergyFJ.Value +
+			float64(n.BlockShifts)*c.Array.ShiftEnergyFJ.Value +
 			float64(n.VectorMACs)*c.Vector.MACEnergyFJ.Value + float64(n.VectorOps)*c.Vector.OpEnergyFJ.Value +
 			float64(n.FloatOps)*c.Vector.F32OpEnergyFJ.Value),
 		Register: femto * bits * (float64(n.ArrayWrite)*c.Array.LoadEnergyFJBit.Value + float64(n.InputLatch)*c.Array.InputEnergyFJBit.Value +

@@ -19,6 +19,7 @@ func TestEachCounter(t *testing.T) {
 	}{
 		{timing.Counters{MACs: 1000}, "Compute", 100},
 		{timing.Counters{MACsInt4: 1000}, "Compute", 50},
+		{timing.Counters{BlockShifts: 1000}, "Compute", 40},
 		{timing.Counters{VectorMACs: 1000}, "Compute", 150},
 		{timing.Counters{VectorOps: 1000}, "Compute", 200},
 		{timing.Counters{FloatOps: 1000}, "Compute", 600},

@@ -35,6 +35,7 @@ var functions = [isa.NumOps]func(c *cluster, a []int64) error{
 	isa.OpStoreW:     (*cluster).storeW,
 	isa.OpLoadA:      (*cluster).loadA,
 	isa.OpBiasAcc:    (*cluster).biasAcc,
+	isa.OpShlAcc:     (*cluster).shlAcc,
 	isa.OpDot:        (*cluster).dot,
 	isa.OpConvert:    (*cluster).convert,
 	isa.OpBinaryI:    (*cluster).binaryI,

@@ -124,6 +124,10 @@ func (s *state) naive(op isa.Op, a []int64) {
 				}
 			}
 		}
+	case isa.OpShlAcc:
+		for i := range g("n") {
+			s.acc[g("acc")/4+i] *= 1 << g("by")
+		}
 	case isa.OpBiasAcc:
 		for i := range g("n") {
 			binary.LittleEndian.PutUint32(s.sp[g("dst")+4*i:], uint32(s.i32(g("bias")+4*i)-int64(s.acc[g("acc")/4+i])))
@@ -206,19 +210,28 @@ func (s *state) mvm(g arg) {
 	if g("wbits") == 4 {
 		cols = 16
 	}
+	const shiftRows = 8
 	k := g("seg_nz") * g("seg_ny") * g("seg_nx") * g("seg_len")
-	ktiles := (k + rows - 1) / rows
+	ktiles := (g("row0") + k + rows - 1) / rows
+	tile := rows * cols * g("wbits") / 8
+	if g("shifts") == 1 {
+		tile += rows / shiftRows * cols
+	}
 	per := cols
 	if g("n_sstep") != 0 {
 		per = g("n") / g("ntiles")
 	}
 	weight := func(k, c int64) int64 {
-		tile := (c/per)*ktiles + k/rows // weights at the start of the constants
-		i := (tile*rows+k%rows)*cols + c%per
-		if g("wbits") == 8 {
-			return int64(int8(s.consts[i]))
+		k += g("row0")
+		here := s.consts[((c/per)*ktiles+k/rows)*tile:][:tile] // from the start of the constants
+		i, shift := k%rows*cols+c%per, 0
+		if g("shifts") == 1 {
+			shift = int(here[rows*cols*g("wbits")/8+k%rows/shiftRows*cols+c%per] % 8)
 		}
-		return int64(int8(s.consts[i/2]>>(4*(i%2))<<4) >> 4)
+		if g("wbits") == 8 {
+			return int64(int8(here[i])) << shift
+		}
+		return int64(int8(here[i/2]>>(4*(i%2))<<4)>>4) << shift
 	}
 	for y := range g("rows_y") {
 		for x := range g("rows_x") {
@@ -489,6 +502,8 @@ func (v *values) draw(op isa.Op) map[string]int64 {
 		a["dst_sy"] = a["rows_x"]*a["dst_sx"] + 4*v.n(0, 1)
 	case isa.OpMaxPool, isa.OpAvgPool, isa.OpDepthwise:
 		v.window(op, a)
+	case isa.OpShlAcc:
+		a["n"], a["acc"], a["by"] = v.n(1, 70), 4*v.n(0, 9), v.n(1, 31)
 	case isa.OpBiasAcc:
 		a["n"], a["acc"], a["bias"] = v.n(1, 70), 4*v.n(0, 9), testParams
 	case isa.OpDot:
@@ -588,8 +603,9 @@ func (v *values) mvm(a map[string]int64) {
 		a["rows_y"] = 1
 	}
 	// The weights it wants.
-	k := a["seg_nz"] * a["seg_ny"] * a["seg_nx"] * a["seg_len"]
-	load := []int64{a["ws"], 0, (k + 15) / 16, a["ntiles"], a["ksplit"], a["rsplit"], a["wbits"], 0, 1}
+	a["row0"], a["shifts"] = []int64{0, v.n(0, 15)}[v.n(0, 1)], v.n(0, 1)
+	k := a["row0"] + a["seg_nz"]*a["seg_ny"]*a["seg_nx"]*a["seg_len"]
+	load := []int64{a["ws"], 0, (k + 15) / 16, a["ntiles"], a["ksplit"], a["rsplit"], a["wbits"], 0, 1, a["shifts"]}
 	if err := v.m.clusters[0].exec(isa.OpLoadW, load); err != nil {
 		panic(err)
 	}
@@ -738,7 +754,7 @@ func TestMoves(t *testing.T) {
 func TestFaults(t *testing.T) {
 	chip := testchip.New(1, 2)
 	mvm := func(ws, rows, segLen, acc int64) []int64 {
-		return []int64{acc, ws, 0, rows, 16, 1, 0, 1, 0, 1, 0, 1, 0, segLen, 1, 1, 1, 0, 8, 8, 0}
+		return []int64{acc, ws, 0, rows, 16, 1, 0, 1, 0, 1, 0, 1, 0, segLen, 1, 1, 1, 0, 8, 8, 0, 0, 0}
 	}
 	for _, c := range []struct {
 		want string
@@ -753,9 +769,11 @@ func TestFaults(t *testing.T) {
 		{"partly in the", isa.OpLoad, []int64{0, 1020, 1, 0, 0, 1, 0, 0, 8}},
 		{"are constants", isa.OpStore, []int64{0, 0, 1, 0, 0, 1, 0, 0, 4}},
 		{"receiving scratchpad", isa.OpSend, []int64{65535, 0, 1, 0, 0, 1, 0, 0, 2, 0, 2}},
-		{"not all constants", isa.OpLoadW, []int64{0, 1024, 1, 1, 1, 1, 8, 0, 1}},
-		{"receiving weight SRAM", isa.OpLoadW, []int64{16384, 0, 1, 1, 1, 1, 8, 0, 1}},
-		{"needs 8 cores", isa.OpLoadW, []int64{0, 0, 1, 4, 1, 2, 8, 0, 1}},
+		{"not all constants", isa.OpLoadW, []int64{0, 1024, 1, 1, 1, 1, 8, 0, 1, 0}},
+		{"receiving weight SRAM", isa.OpLoadW, []int64{16384, 0, 1, 1, 1, 1, 8, 0, 1, 0}},
+		{"multiple of 4", isa.OpShlAcc, []int64{2, 1, 4}},
+		{"row0 = 16, an array has 16 rows", isa.OpMVM, append(mvm(0, 1, 16, 0)[:isa.MVMRow0], 16, 0)},
+		{"needs 8 cores", isa.OpLoadW, []int64{0, 0, 1, 4, 1, 2, 8, 0, 1, 0}},
 		{"no weights have been loaded", isa.OpMVM, mvm(0, 1, 16, 0)},
 		{"weight SRAM, which has", isa.OpMVM, mvm(16384, 1, 16, 0)},
 		{"accumulators, which has 16384", isa.OpMVM, mvm(0, 1, 16, 16384)},
@@ -808,10 +826,10 @@ func TestMergedWeights(t *testing.T) {
 		c.sp[i] = byte(i * 7)
 	}
 	// Four tiles along K over two cores; the product takes the last two.
-	if err := c.exec(isa.OpLoadW, []int64{256, 0, 4, 1, 2, 1, 8, 0, 1}); err != nil {
+	if err := c.exec(isa.OpLoadW, []int64{256, 0, 4, 1, 2, 1, 8, 0, 1, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.exec(isa.OpMVM, []int64{0, 256 + 128, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 32, 1, 2, 1, 0, 8, 8, 0}); err != nil {
+	if err := c.exec(isa.OpMVM, []int64{0, 256 + 128, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 32, 1, 2, 1, 0, 8, 8, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
 	for col := range 8 {

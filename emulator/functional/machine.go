@@ -201,6 +201,7 @@ type cluster struct {
 	job        job
 	shifts     []uint8
 	sums, bias []int32
+	high       []int32   // sums of the high parts of shifted weights
 	panel      []float32 // right operand of a float32 product
 	keys       []int64   // of a lane of topk
 	order      []int64

@@ -54,21 +54,43 @@ func (c *cluster) mvm(a []int64) error {
 	if p.grouped {
 		j.groups, j.cols, j.srcStep = p.ntiles, p.n/p.ntiles, a[isa.MVMNSstep]
 	}
-	if idle := c.m.sched.idle.Load(); idle > 0 {
+	if w.high == nil {
+		j.data = w.data
+		j.all(&p, m)
+		return nil
+	}
+	// Σ (low + 2^highBits·high)·code, the second sum by itself.
+	high, acc, accumulate := grow(&c.high, m*p.n), j.acc, j.accumulate
+	j.data, j.acc, j.accumulate = w.high, high, false
+	j.all(&p, m)
+	for i := range rows {
+		rows[i] -= int32((j.groups - 1) * j.srcStep)
+	}
+	j.data, j.acc, j.accumulate = w.data, acc, accumulate
+	j.all(&p, m)
+	for i, v := range high {
+		acc[i] += v << highBits
+	}
+	return nil
+}
+
+// all computes all m rows, in parts when workers are idle.
+func (j *job) all(p *product, m int64) {
+	if idle := j.c.m.sched.idle.Load(); idle > 0 {
 		work := m * p.n * p.nseg * p.segLen
 		if parts := min(int64(idle)+1, work/splitWork, m); parts > 1 {
 			j.split(parts)
-			return nil
+			return
 		}
 	}
 	j.run(0, m)
-	return nil
 }
 
 // job is one matrix product on checked operands.
 type job struct {
 	c          *cluster
 	w          *panels
+	data       []int8 // of the panels: all of the weights or a part
 	rows, segs []int32
 	segLen     int
 	acc        []int32
@@ -91,7 +113,7 @@ func (j *job) run(lo, hi int64) {
 				}
 			}
 			size := j.w.perGroup * j.w.size
-			gemm.Indirect(j.acc[i*j.n+g*j.cols:], int(j.n), int(j.cols), j.accumulate, sp, rows, j.segs, j.segLen, j.w.data[g*size:][:size])
+			gemm.Indirect(j.acc[i*j.n+g*j.cols:], int(j.n), int(j.cols), j.accumulate, sp, rows, j.segs, j.segLen, j.data[g*size:][:size])
 		}
 	}
 }

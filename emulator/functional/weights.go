@@ -20,7 +20,7 @@ type block struct {
 	written        *written // the weights of a storew, nil for those in DRAM
 	ktiles, ntiles int64
 	ksplit, rsplit int64
-	wbits          int64
+	wbits, shifts  int64
 }
 
 // residentWeights lists a cluster's blocks by address. Multicasts come from
@@ -77,7 +77,7 @@ func (c *cluster) loadW(a []int64) error {
 func blockOf(a []int64, ws effect.Region) block {
 	return block{
 		ws: ws.Lo, end: ws.Hi, src: a[isa.LoadWSrc], ktiles: a[isa.LoadWKtiles], ntiles: a[isa.LoadWNtiles],
-		ksplit: a[isa.LoadWKsplit], rsplit: a[isa.LoadWRsplit], wbits: a[isa.LoadWWbits],
+		ksplit: a[isa.LoadWKsplit], rsplit: a[isa.LoadWRsplit], wbits: a[isa.LoadWWbits], shifts: a[isa.LoadWShifts],
 	}
 }
 
@@ -88,6 +88,7 @@ type product struct {
 	grouped       bool
 	ksplit, wbits int64
 	rsplit        int64
+	row0, shifts  int64
 }
 
 // productOf returns the product of an mvm and, in segs order z, y, x, the steps
@@ -110,13 +111,16 @@ func productOf(a []int64) (p product, nz, sz, ny, sy, nx, sx int64) {
 		nseg: nz * ny * nx, segLen: size, n: a[isa.MVMN], ntiles: a[isa.MVMNtiles],
 		grouped: a[isa.MVMNSstep] != 0 && a[isa.MVMNtiles] > 1,
 		ksplit:  a[isa.MVMKsplit], wbits: a[isa.MVMWbits], rsplit: a[isa.MVMRsplit],
+		row0: a[isa.MVMRow0], shifts: a[isa.MVMShifts],
 	}, nz, sz, ny, sy, nx, sx
 }
 
 // panels are the weights of a product in the layout of internal/gemm: for each
-// group of columns, panels of 64 columns by padded K.
+// group of columns, panels of 64 columns by padded K. Shifted weights that do not
+// all fit 8 bits are data + 2^highBits·high.
 type panels struct {
 	data     []int8
+	high     []int8
 	size     int64 // of a panel
 	perGroup int64 // panels of a group
 }
@@ -126,7 +130,7 @@ type panels struct {
 type packKey struct {
 	src, ktiles          int64
 	nseg, segLen, n, per int64 // per: columns of a tile that are live
-	wbits                int64
+	wbits, shifts, row0  int64
 	grouped              bool
 }
 
@@ -151,22 +155,22 @@ func (w *weights) init(consts []byte, shape *effect.Shape) {
 // from the start of what was written when that is not nil.
 func (w *weights) key(r *residentWeights, ws int64, p *product) (packKey, *written, error) {
 	b, ok := r.find(ws)
-	tile := w.shape.TileBytes(p.wbits)
-	ktiles := (p.nseg*p.segLen + w.shape.Rows - 1) / w.shape.Rows
+	tile := w.shape.TileBytes(p.wbits, p.shifts)
+	ktiles := (p.row0 + p.nseg*p.segLen + w.shape.Rows - 1) / w.shape.Rows
 	skip := (ws - b.ws) / tile * p.ksplit // tiles along K behind the start of the block
 	switch {
 	case !ok:
 		return packKey{}, nil, fmt.Errorf("no weights have been loaded at %d of the weight SRAM", ws)
-	case (ws-b.ws)%tile != 0 || b.ksplit != p.ksplit || b.wbits != p.wbits || p.ntiles > b.ntiles || p.rsplit > b.rsplit ||
+	case (ws-b.ws)%tile != 0 || b.ksplit != p.ksplit || b.wbits != p.wbits || b.shifts != p.shifts || p.ntiles > b.ntiles || p.rsplit > b.rsplit ||
 		p.rsplit > 1 && p.ntiles != b.ntiles || skip+ktiles > b.ktiles:
-		return packKey{}, nil, fmt.Errorf("the weights at %d of the weight SRAM were loaded as %d×%d tiles of %d bit over %d K and %d row parts; the product wants %d×%d from tile %d on, %d bit, %d, %d",
-			b.ws, b.ktiles, b.ntiles, b.wbits, b.ksplit, b.rsplit, ktiles, p.ntiles, skip, p.wbits, p.ksplit, p.rsplit)
+		return packKey{}, nil, fmt.Errorf("the weights at %d of the weight SRAM were loaded as %d×%d tiles of %d bit, shifts %d, over %d K and %d row parts; the product wants %d×%d from tile %d on, %d bit, shifts %d, %d, %d",
+			b.ws, b.ktiles, b.ntiles, b.wbits, b.shifts, b.ksplit, b.rsplit, ktiles, p.ntiles, skip, p.wbits, p.shifts, p.ksplit, p.rsplit)
 	}
 	per := w.shape.ArrayCols(p.wbits)
 	if p.grouped {
 		per = p.n / p.ntiles
 	}
-	return packKey{src: b.src + skip*tile, ktiles: b.ktiles, nseg: p.nseg, segLen: p.segLen, n: p.n, per: per, wbits: p.wbits, grouped: p.grouped}, b.written, nil
+	return packKey{src: b.src + skip*tile, ktiles: b.ktiles, nseg: p.nseg, segLen: p.segLen, n: p.n, per: per, wbits: p.wbits, shifts: p.shifts, row0: p.row0, grouped: p.grouped}, b.written, nil
 }
 
 // get returns the panels of a key, unpacking them on first use.
@@ -194,26 +198,66 @@ func (w *weights) pack(k *packKey, tiles []byte, buf []int8) panels {
 	}
 	padded := (k.segLen + 3) &^ 3
 	out := panels{size: int64(gemm.PanelBytes(int(k.nseg * padded))), perGroup: (cols + gemm.PanelCols - 1) / gemm.PanelCols}
-	out.data = grow(&buf, groups*out.perGroup*out.size)
-	if len(out.data) == 0 {
-		return out
-	}
-	for g := range groups {
-		for p := range out.perGroup {
-			first := p * gemm.PanelCols
-			panel := out.data[(g*out.perGroup+p)*out.size:][:out.size]
-			w.unpack(unsafe.Slice((*uint32)(unsafe.Pointer(&panel[0])), len(panel)/4), k, tiles, g*cols+first, min(cols-first, gemm.PanelCols))
-			gemm.FinishPanel(panel, int(k.nseg*padded))
+	fill := func(part weightPart) (data []int8, fits bool) {
+		data, fits = grow(&buf, groups*out.perGroup*out.size), true
+		if len(data) == 0 {
+			return data, true
 		}
+		for g := range groups {
+			for p := range out.perGroup {
+				first := p * gemm.PanelCols
+				panel := data[(g*out.perGroup+p)*out.size:][:out.size]
+				words := unsafe.Slice((*uint32)(unsafe.Pointer(&panel[0])), len(panel)/4)
+				fits = w.unpack(words, k, tiles, g*cols+first, min(cols-first, gemm.PanelCols), part) && fits
+				gemm.FinishPanel(panel, int(k.nseg*padded))
+			}
+		}
+		return data, fits
+	}
+	var fits bool
+	if out.data, fits = fill(wholeWeight); !fits {
+		out.data, _ = fill(lowPart)
+		buf = nil
+		out.high, _ = fill(highPart)
 	}
 	return out
 }
 
-// unpack writes columns first..first+n-1 of the weight matrix to a panel: 64 words for each four rows of a segment, a word holding the four
-// weights of one column, the first in the lowest byte.
-func (w *weights) unpack(panel []uint32, k *packKey, tiles []byte, first, n int64) {
-	rows, tile := w.shape.Rows, w.shape.TileBytes(k.wbits)
-	rowBytes := w.shape.ArrayCols(k.wbits) * k.wbits / 8
+// weightPart is what of a shifted weight a panel holds.
+type weightPart uint8
+
+const (
+	wholeWeight weightPart = iota
+	lowPart                // the lowest highBits bits, not negative
+	highPart               // the rest over 2^highBits
+)
+
+// highBits cuts shifted weights, of up to 8 + 7 bits, into parts that fit 8.
+const highBits = 7
+
+// shiftMask takes from the byte of a block what it shifts by.
+const shiftMask = 7
+
+// of returns a part of a weight, and whether it fits 8 bits.
+func (p weightPart) of(w int8, shift byte) (part byte, fits bool) {
+	v := int32(w) << (shift & shiftMask)
+	switch p {
+	case lowPart:
+		v &= 1<<highBits - 1
+	case highPart:
+		v >>= highBits
+	}
+	return byte(v), int32(int8(v)) == v
+}
+
+// unpack writes columns first..first+n-1 of the weight matrix, or a part of each
+// weight, to a panel: 64 words for each four rows of a segment, a word holding the four
+// weights of one column, the first in the lowest byte. It reports whether all
+// weights fit.
+func (w *weights) unpack(panel []uint32, k *packKey, tiles []byte, first, n int64, part weightPart) bool {
+	rows, tile := w.shape.Rows, w.shape.TileBytes(k.wbits, k.shifts)
+	tileCols := w.shape.ArrayCols(k.wbits)
+	rowBytes, all := tileCols*k.wbits/8, true
 	var unpacked [4][gemm.PanelCols]byte
 	for s := range k.nseg {
 		for x := int64(0); x < k.segLen; x += 4 {
@@ -226,13 +270,22 @@ func (w *weights) unpack(panel []uint32, k *packKey, tiles []byte, first, n int6
 						four[r] = noWeights[:run]
 						continue
 					}
-					i := s*k.segLen + x + int64(r)
-					at := k.src + (nt*k.ktiles+i/rows)*tile + i%rows*rowBytes
+					i := k.row0 + s*k.segLen + x + int64(r)
+					base := k.src + (nt*k.ktiles+i/rows)*tile
+					at := base + i%rows*rowBytes
 					row := tiles[at : at+rowBytes]
 					if k.wbits == 8 {
 						four[r] = row[col : col+run]
 					} else {
 						four[r] = nibbles(unpacked[r][:run], row, col)
+					}
+					if k.shifts != 0 {
+						to := unpacked[r][:run]
+						for j, s := range tiles[base+rows*rowBytes+i%rows/w.shape.ShiftRows*tileCols+col:][:run] {
+							v, fits := part.of(int8(four[r][j]), s)
+							to[j], all = v, all && fits
+						}
+						four[r] = to
 					}
 				}
 				interleave(panel[c:c+run], four)
@@ -242,6 +295,7 @@ func (w *weights) unpack(panel []uint32, k *packKey, tiles []byte, first, n int6
 			panel = panel[gemm.PanelCols:]
 		}
 	}
+	return all
 }
 
 var noWeights [gemm.PanelCols]byte

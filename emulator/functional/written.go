@@ -72,7 +72,7 @@ func (c *cluster) putWeights(a []int64, from []byte, at int64) {
 	b := storedBlock(a, s, c.eff.Regions()[1])
 	d := c.resident.reuse()
 	d.packed = false
-	tile, cols := s.TileBytes(8), s.ArrayCols(8)
+	tile, cols := s.TileBytes(8, 0), s.ArrayCols(8)
 	d.tiles = grow(&d.tiles, b.ktiles*b.ntiles*tile)
 	clear(d.tiles)
 	k, n, zero := a[isa.StoreWK], a[isa.StoreWN], a[isa.StoreWZero]
@@ -117,6 +117,14 @@ func (c *cluster) biasAcc(a []int64) error {
 	dst, bias := words[int32](c.sp, a[isa.BiasAccDst], n), words[int32](c.sp, a[isa.BiasAccBias], n)
 	for i, v := range c.acc[a[isa.BiasAccAcc]/4:][:n] {
 		dst[i] = bias[i] - v
+	}
+	return nil
+}
+
+func (c *cluster) shlAcc(a []int64) error {
+	acc, by := c.acc[a[isa.ShlAccAcc]/4:][:a[isa.ShlAccN]], a[isa.ShlAccBy]
+	for i := range acc {
+		acc[i] <<= by
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func TestStoredWeights(t *testing.T) {
 		}
 		must(op, ws, src, k, kStep, n, nStep, planes, zero, ksplit, rsplit)
 		rows, step, x := v.n(1, 9), v.n(0, 90), v.n(0, 99)
-		must(isa.OpMVM, 0, ws, x, rows, step, 1, 0, planes, 0, 1, 0, 1, 0, k, ntiles, ksplit, rsplit, 0, n, 8, 0)
+		must(isa.OpMVM, 0, ws, x, rows, step, 1, 0, planes, 0, 1, 0, 1, 0, k, ntiles, ksplit, rsplit, 0, n, 8, 0, 0, 0)
 		for r := range rows {
 			for j := range n {
 				want := int32(0)
@@ -109,7 +109,7 @@ func TestStoreWAllocates(t *testing.T) {
 	}
 	c := m.clusters[0]
 	store := []int64{0, testSrc, 40, 16, 16, 1, 1, 128, 1, 1}
-	mvm := []int64{0, 0, 0, 9, 64, 1, 0, 1, 0, 1, 0, 1, 0, 40, 2, 1, 1, 0, 16, 8, 0}
+	mvm := []int64{0, 0, 0, 9, 64, 1, 0, 1, 0, 1, 0, 1, 0, 40, 2, 1, 1, 0, 16, 8, 0, 0, 0}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := c.exec(isa.OpStoreW, store); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ type arrays struct {
 }
 
 // tiles identifies the weights of a product of one pass.
-type tiles struct{ ws, wbits, ktiles, ntiles, ksplit, rsplit int64 }
+type tiles struct{ ws, wbits, shifts, ktiles, ntiles, ksplit, rsplit int64 }
 
 // mvmCost is what a product asks of the arrays.
 type mvmCost struct {
@@ -25,18 +25,23 @@ type mvmCost struct {
 	reads, latches int64 // scratchpad reads and input latch writes, bytes
 	tileBytes      int64
 	slots          int64
+	shifts         int64 // of sums of blocks
 }
 
 func (r *rates) mvmCostOf(a []int64) mvmCost {
 	m := a[isa.MVMRowsY] * a[isa.MVMRowsX]
 	k := a[isa.MVMSegNz] * a[isa.MVMSegNy] * a[isa.MVMSegNx] * a[isa.MVMSegLen]
 	ntiles, ksplit, wbits := a[isa.MVMNtiles], a[isa.MVMKsplit], a[isa.MVMWbits]
-	ktiles := ceilDiv(k, r.shape.Rows)
+	rows := a[isa.MVMRow0] + k // of the tiles, from the first tile's on
+	ktiles := ceilDiv(rows, r.shape.Rows)
 	v := mvmCost{
-		tiles:  tiles{a[isa.MVMWs], wbits, ktiles, ntiles, ksplit, a[isa.MVMRsplit]},
+		tiles:  tiles{a[isa.MVMWs], wbits, a[isa.MVMShifts], ktiles, ntiles, ksplit, a[isa.MVMRsplit]},
 		passes: ceilDiv(ktiles, ksplit), m: m, k: k, n: a[isa.MVMN],
-		tileBytes: r.shape.TileBytes(wbits), slots: m * ktiles * r.shape.Rows * ntiles * r.shape.ArrayCols(wbits),
+		tileBytes: r.shape.TileBytes(wbits, a[isa.MVMShifts]), slots: m * ktiles * r.shape.Rows * ntiles * r.shape.ArrayCols(wbits),
 		latches: m * k * ntiles,
+	}
+	if a[isa.MVMShifts] != 0 {
+		v.shifts = m * v.n * (ceilDiv(rows, r.shape.ShiftRows) - a[isa.MVMRow0]/r.shape.ShiftRows)
 	}
 	groups := int64(1)
 	if a[isa.MVMNSstep] != 0 {
@@ -47,7 +52,7 @@ func (r *rates) mvmCostOf(a []int64) mvmCost {
 	share := ceilDiv(m, a[isa.MVMRsplit]) * r.inputCycles
 	perPass := ksplit * r.shape.Rows
 	v.stream = max(share, ceilDiv(m*min(perPass, k)*groups, r.spRead))
-	v.tail = max(share, ceilDiv(m*(k-(v.passes-1)*perPass)*groups, r.spRead))
+	v.tail = max(share, ceilDiv(m*min(rows-(v.passes-1)*perPass, k)*groups, r.spRead))
 	return v
 }
 
@@ -102,6 +107,7 @@ func (v *mvmCost) count(c *Counters, accumulate, reuse bool) {
 		c.MACs += macs
 	}
 	c.ArraySlots += v.slots
+	c.BlockShifts += v.shifts
 	if reuse {
 		c.ArrayReuse++
 	} else {

@@ -41,6 +41,9 @@ func (r *rates) vectorCostOf(op isa.Op, a []int64) (v vectorCost, ok bool) {
 	case isa.OpBiasAcc:
 		n := a[isa.BiasAccN]
 		v = vectorCost{ops: n, accRead: 4 * n, spRead: 4 * n, spWrite: 4 * n}
+	case isa.OpShlAcc:
+		n := a[isa.ShlAccN]
+		v = vectorCost{ops: n, accRead: 4 * n, accWrite: 4 * n}
 	case isa.OpDot:
 		v = r.dotCost(a)
 	case isa.OpFill:

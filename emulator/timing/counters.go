@@ -4,14 +4,15 @@ package timing
 type Counters struct {
 	Instructions int64 `json:"instructions"`
 
-	MACs       int64 `json:"macs"`         // useful multiply-accumulates in the arrays, 8-bit weights
-	MACsInt4   int64 `json:"macs_int4"`    // the same with 4-bit weights
-	ArraySlots int64 `json:"array_slots"`  // multiply-accumulates the used arrays could have done for the same inputs
-	VectorMACs int64 `json:"vector_macs"`  // of depthwise convolutions and dot products
-	VectorOps  int64 `json:"vector_ops"`   // integer lane operations
-	FloatOps   int64 `json:"float_ops"`    // float32 lane operations
-	ArrayLoads int64 `json:"array_loads"`  // passes that loaded the arrays
-	ArrayReuse int64 `json:"array_reuses"` // products that found their weights in the arrays
+	MACs        int64 `json:"macs"`         // useful multiply-accumulates in the arrays, 8-bit weights
+	MACsInt4    int64 `json:"macs_int4"`    // the same with 4-bit weights
+	ArraySlots  int64 `json:"array_slots"`  // multiply-accumulates the used arrays could have done for the same inputs
+	BlockShifts int64 `json:"block_shifts"` // sums of blocks of weights that the arrays shifted
+	VectorMACs  int64 `json:"vector_macs"`  // of depthwise convolutions and dot products
+	VectorOps   int64 `json:"vector_ops"`   // integer lane operations
+	FloatOps    int64 `json:"float_ops"`    // float32 lane operations
+	ArrayLoads  int64 `json:"array_loads"`  // passes that loaded the arrays
+	ArrayReuse  int64 `json:"array_reuses"` // products that found their weights in the arrays
 
 	ArrayWrite int64 `json:"array_write"` // weights written into arrays
 	InputLatch int64 `json:"input_latch"` // activations written into the input latches of arrays
@@ -41,9 +42,9 @@ type Counters struct {
 }
 
 // fields lists all counters, for sums.
-func (c *Counters) fields() [29]*int64 {
+func (c *Counters) fields() [30]*int64 {
 	return [...]*int64{
-		&c.Instructions, &c.MACs, &c.MACsInt4, &c.ArraySlots, &c.VectorMACs, &c.VectorOps, &c.FloatOps, &c.ArrayLoads, &c.ArrayReuse,
+		&c.Instructions, &c.MACs, &c.MACsInt4, &c.ArraySlots, &c.BlockShifts, &c.VectorMACs, &c.VectorOps, &c.FloatOps, &c.ArrayLoads, &c.ArrayReuse,
 		&c.ArrayWrite, &c.InputLatch, &c.AccRead, &c.AccWrite, &c.WeightRead, &c.WeightWrite, &c.SPRead, &c.SPWrite,
 		&c.SPSent, &c.SPReceived, &c.WeightCopies, &c.WeightStored, &c.WeightFetched, &c.NoCIn, &c.NoCOut, &c.NoCCopied, &c.NoCByteHops, &c.Link,
 		&c.DRAMRead, &c.DRAMWrite,

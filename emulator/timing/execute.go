@@ -155,7 +155,7 @@ func (m *model) dieOf(addr int64) int {
 // runs take at the narrower of a mesh link and the scratchpad's port.
 func (m *model) moved(op isa.Op, a []int64) (bytes, cycles int64) {
 	if op == isa.OpLoadW {
-		bytes = a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * m.shape.TileBytes(a[isa.LoadWWbits])
+		bytes = a[isa.LoadWKtiles] * a[isa.LoadWNtiles] * m.shape.TileBytes(a[isa.LoadWWbits], a[isa.LoadWShifts])
 		return bytes, ceilDiv(bytes, m.linkWidth)
 	}
 	n2, n1, size := a[isa.LoadN2], a[isa.LoadN1], a[isa.LoadLen]
@@ -201,7 +201,7 @@ func (m *model) move(id int, st *sequence.Step, regions []effect.Region, ready i
 		k.busy[unit] = interval{ready, left, bytes, 0}
 		return ready, end
 	case isa.OpLoadW:
-		tile := m.shape.TileBytes(a[isa.LoadWWbits])
+		tile := m.shape.TileBytes(a[isa.LoadWWbits], a[isa.LoadWShifts])
 		m.to.first, m.to.count = clustersOf(st.Op, a)
 		m.to.skip, m.latest = -1, 0
 		k.free[unit] = m.net.fromDRAM(bytes, cycles, m.dieOf(a[isa.LoadWSrc]), ready, &m.to, c)

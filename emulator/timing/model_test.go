@@ -80,7 +80,7 @@ func copyTo(cluster int, dst, src, bytes int64) inst {
 
 // product is an mvm of rows × k by 8 columns.
 func product(acc, ws, src, rows, k, ksplit, rsplit int64) inst {
-	return inst{0, isa.OpMVM, []int64{acc, ws, src, rows, 0, 1, 0, 1, 0, 1, 0, 1, 0, k, 1, ksplit, rsplit, 0, 8, 8, 0}}
+	return inst{0, isa.OpMVM, []int64{acc, ws, src, rows, 0, 1, 0, 1, 0, 1, 0, 1, 0, k, 1, ksplit, rsplit, 0, 8, 8, 0, 0, 0}}
 }
 
 func TestEveryInstructionHasCost(t *testing.T) {
@@ -159,10 +159,20 @@ func TestArrays(t *testing.T) {
 	if c := res.Main.Total(); c.ArrayLoads != 2 || c.ArrayReuse != 1 || c.WeightRead != 2*128 {
 		t.Errorf("counters %+v", c)
 	}
+	// With shifts, a byte for each 8 rows of a column, a tile of 144 bytes loads in
+	// 9 cycles. From row 12 on, 48 rows take four tiles and the shifters of rows 8
+	// to 15, then of all.
+	shifted := product(0, 0, 0, 10, 48, 1, 1)
+	shifted.args[isa.MVMRow0], shifted.args[isa.MVMShifts] = 12, 1
+	got, res = events(t, chip, nil, shifted)
+	check(t, got, when{10, 197})
+	if c := res.Main.Total(); c.BlockShifts != 10*8*7 || c.WeightRead != 4*144 || c.MACs != 10*48*8 {
+		t.Errorf("counters %+v", c)
+	}
 	// Unless they have been overwritten in between: the load of 128 bytes is
 	// there at 2 + 100 + 64 + 2.
 	got, _ = events(t, chip, nil, product(0, 0, 0, 10, 16, 1, 1),
-		inst{0, isa.OpLoadW, []int64{0, 0, 1, 1, 1, 1, 8, 0, 1}}, product(0, 0, 0, 10, 16, 1, 1))
+		inst{0, isa.OpLoadW, []int64{0, 0, 1, 1, 1, 1, 8, 0, 1, 0}}, product(0, 0, 0, 10, 16, 1, 1))
 	if last := got[len(got)-1]; last.Op != isa.OpMVM || last.Start != (9+64+102+8)*ns {
 		t.Errorf("product behind a loadw: %+v", last)
 	}

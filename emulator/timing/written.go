@@ -13,7 +13,7 @@ import (
 func (m *model) storeW(id int, st *sequence.Step, regions []effect.Region, ready int64, c *Counters) (start, end int64) {
 	k, a := &m.clusters[id], st.Args
 	ktiles, ntiles := m.shape.StoreWTiles(a)
-	tile := m.shape.TileBytes(8)
+	tile := m.shape.TileBytes(8, 0)
 	read, written := a[isa.StoreWK]*a[isa.StoreWN], ktiles*ntiles*tile*a[isa.StoreWRsplit]
 	cycles := ceilDiv(ktiles*ntiles*tile, m.linkWidth)
 	matrix := func(width int64) int64 {

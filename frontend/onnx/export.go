@@ -18,11 +18,11 @@ import (
 const (
 	exportIRVersion = 10
 	exportOpset     = 20
-	exportOpsetNew  = 21 // with codes of other widths
+	exportOpsetNew  = 21 // with codes of other widths, or in blocks
 )
 
 // Export turns a graph into an ONNX model of opset 20, or 21
-// when it has codes of 4 or 16 bits: the inverse of Import up
+// when it has codes of 4 or 16 bits or in blocks: the inverse of Import up
 // to layout: what runs over images runs with the channels first, and images are
 // transposed where the graph needs the channels last. Floating-point
 // graphs and those with quantize and dequantize can be written; the error lists
@@ -68,7 +68,7 @@ func Export(g *ir.Graph) (*onnxpb.ModelProto, error) {
 	}
 	opset := int64(exportOpset)
 	if slices.ContainsFunc(g.Values, func(v ir.Value) bool {
-		return v.Type.DType.Bits() == 4 || v.Type.IsQuantised() && v.Type.DType.Bits() == 16
+		return v.Type.DType.Bits() == 4 || v.Type.Quant != nil && v.Type.Quant.Block > 0 || v.Type.IsQuantised() && v.Type.DType.Bits() == 16
 	}) {
 		opset = exportOpsetNew
 	}
@@ -196,7 +196,10 @@ func (e *exporter) op(op *ir.Op) error {
 			return fmt.Errorf("computes on codes, which has no ONNX form")
 		}
 	}
-	if e.isConstant(op) || e.moved(op) {
+	if e.isConstant(op) {
+		return e.canBlock(e.g.Type(op.In[0]))
+	}
+	if e.moved(op) {
 		return nil
 	}
 	first := e.runsFirst(op)

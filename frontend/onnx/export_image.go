@@ -54,6 +54,8 @@ func (e *exporter) name(id ir.ValueID) string {
 	switch op := e.g.DefOp(id); {
 	case op == nil:
 		e.out.Initializer = append(e.out.Initializer, EncodeTensor(out, e.g.Value(id).Const))
+	case e.isConstant(op) && e.g.Type(op.In[0]).Quant.Block > 0:
+		e.blocked(out, e.g.Value(op.In[0]))
 	case e.isConstant(op):
 		e.quantisation("DequantizeLinear", out, []string{e.name(op.In[0])}, e.g.Type(op.In[0]), func(d int) int { return d })
 	default:
@@ -74,7 +76,7 @@ func (e *exporter) channelsFirst(id ir.ValueID) string {
 		e.out.Initializer = append(e.out.Initializer, EncodeTensor(out, permute(c, toChannelsFirst, false)))
 		return out
 	}
-	if op != nil && e.isConstant(op) {
+	if op != nil && e.isConstant(op) && e.g.Type(op.In[0]).Quant.Block == 0 {
 		codes := e.channelsFirst(op.In[0])
 		out := e.result(id, true)
 		e.quantisation("DequantizeLinear", out, []string{codes}, e.g.Type(op.In[0]), func(d int) int { return slices.Index(toChannelsFirst, d) })

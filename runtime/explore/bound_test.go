@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"situ/arch"
+	"situ/ir"
 	"situ/ir/irtest"
 	"situ/runtime"
 )
@@ -26,7 +27,7 @@ func drawnChip(t *rapid.T, base *arch.Chip) *arch.Chip {
 	set("array.cols", 8, 16, 32)
 	set("array.weight_sets", 1, 2)
 	set("array.input_bits_per_cycle", 1, 2, 8)
-	set("weight_sram.bytes", 2048, 8192, 1<<20)
+	set("weight_sram.bytes", 2560, 8192, 1<<20)
 	set("scratchpad.bytes", 4096, 16384, 1<<20)
 	set("scratchpad.read_bytes_per_cycle", 16, 64)
 	set("accumulator.bytes", 256, 8192)
@@ -35,6 +36,10 @@ func drawnChip(t *rapid.T, base *arch.Chip) *arch.Chip {
 	set("dram.latency_ns", 1, 100)
 	set("power.static_w", 0.001, 0.1)
 	c.Array.ColsInt4.Value = 2 * c.Array.Cols.Value
+	if rapid.Bool().Draw(t, "shifters") {
+		c.Array.ShiftRows, c.Array.ShiftEnergyFJ = c.Array.Rows, c.Array.MACEnergyFJ
+		set("array.shift_rows", 8, 32)
+	}
 	return &c
 }
 
@@ -45,10 +50,19 @@ func TestBounds(t *testing.T) {
 	ran, refused := 0, 0
 	tightest := make([]float64, len(s.Objectives))
 	rapid.Check(t, func(t *rapid.T) {
-		g := irtest.Graph(t, irtest.Options{MaxDim: 16, MaxElems: 16384})
+		var g *ir.Graph
+		var err error
+		p := &runtime.Prepared{Batch: 1}
 		ctx := context.Background()
-		bits := rapid.SampledFrom([]string{"int8", "int4"}).Draw(t, "weights")
-		p, err := runtime.Prepare(ctx, &runtime.Model{Name: "random", Graph: g}, runtime.QuantOptions{Weights: bits})
+		if rapid.IntRange(0, 3).Draw(t, "blocks") == 0 {
+			p.Fixed, _ = irtest.Blocked(t)
+			g = p.Fixed
+			p.Model = &runtime.Model{Name: "random", Graph: g}
+		} else {
+			g = irtest.Graph(t, irtest.Options{MaxDim: 16, MaxElems: 16384})
+			weights := rapid.SampledFrom(runtime.WeightFormats()).Draw(t, "weights")
+			p, err = runtime.Prepare(ctx, &runtime.Model{Name: "random", Graph: g}, runtime.QuantOptions{Weights: weights})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

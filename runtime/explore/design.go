@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"situ/arch"
+	"situ/runtime"
 )
 
 // resolve checks names, orders derived parameters, and finds what each point sets.
@@ -236,7 +237,7 @@ type design struct {
 	point    Point
 	values   map[string]float64 // of all parameters and of the figures they set
 	chip     *arch.Chip
-	weights  string // "int8" or "int4"
+	weights  string // one of runtime.WeightFormats
 	clusters int
 	batch    int64
 	err      error // why it is no design
@@ -281,8 +282,8 @@ func (s *Space) design(p Point) *design {
 		}
 		d.values[s.Derived[i].Name] = v.lo
 	}
-	if v, ok := d.values["quant.weights"]; ok && v == 4 {
-		d.weights = "int4"
+	if i, ok := d.values["quant.weights"]; ok {
+		d.weights = runtime.WeightFormats()[slices.IndexFunc(runtime.WeightFormats(), func(f string) bool { return runtime.WeightBits(f) == i })]
 	}
 	d.clusters = int(d.values["compiler.clusters"])
 	if b, ok := d.values["batch"]; ok {
@@ -319,11 +320,7 @@ func (s *Space) lookup(d *design, metrics func(string) (span, bool)) func(string
 			return exactly(v), true
 		}
 		if name == "quant.weight_bits" {
-			bits := 8.0
-			if d.weights == "int4" {
-				bits = 4
-			}
-			return exactly(bits), true
+			return exactly(runtime.WeightBits(d.weights)), true
 		}
 		if metrics != nil {
 			if v, ok := metrics(name); ok {

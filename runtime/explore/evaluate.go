@@ -284,7 +284,7 @@ func (v *variant) back(p *runtime.Pricer) {
 // counters returns work as the emulator counts it.
 func counters(w *pim.Work) timing.Counters {
 	return timing.Counters{
-		MACs: w.MACs, MACsInt4: w.MACsInt4, VectorMACs: w.VectorMACs, VectorOps: w.VectorOps, FloatOps: w.FloatOps,
+		MACs: w.MACs, MACsInt4: w.MACsInt4, BlockShifts: w.BlockShifts, VectorMACs: w.VectorMACs, VectorOps: w.VectorOps, FloatOps: w.FloatOps,
 		ArrayWrite: w.ArrayWrite, InputLatch: w.InputLatch, AccRead: w.AccRead, AccWrite: w.AccWrite,
 		WeightRead: w.WeightRead, WeightWrite: w.WeightWrite, SPRead: w.SPRead, SPWrite: w.SPWrite,
 		NoCByteHops: w.NoCByteHops, Link: w.Link, DRAMRead: w.DRAMRead, DRAMWrite: w.DRAMWrite,

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"situ/arch"
+	"situ/runtime"
 )
 
 // Limits of a space file.
@@ -459,13 +460,8 @@ func (r *reader) values(p *Param, n *ast.SequenceNode) {
 		val := Value{Num: v}
 		if p.Name == "quant.weights" {
 			val.Name = r.text(x, p.Name)
-			switch val.Name {
-			case "int8":
-				val.Num = 8
-			case "int4":
-				val.Num = 4
-			default:
-				r.fail(x, "quant.weights: no precision %q; there are int8 and int4", val.Name)
+			if val.Num = runtime.WeightBits(val.Name); val.Num == 0 {
+				r.fail(x, "quant.weights: no precision %q; there are %s", val.Name, strings.Join(runtime.WeightFormats(), ", "))
 				continue
 			}
 		} else if !isNum {

@@ -69,8 +69,8 @@ func (e Epilogue) finish(k *fn, sum val, p channelParams) val {
 // any shape and any groups. Parameters: x, w, table,
 // those of the chain, y.
 //
-// Weights lie as words of four input channels, the last of a tap filled up with
-// zeros: [group][tap][word][output channel of the group]. With ZeroPoints they are
+// Weights lie as words of four input channels, of 32 or 16 bits, the last of a tap
+// filled up with zeros: [group][tap][word][output channel of the group]. With ZeroPoints they are
 // codes, and a parameter before table holds each output channel's zero point:
 // Σ x·(w−z) is Σ x·w − z·Σ x.
 type Conv struct {
@@ -80,8 +80,9 @@ type Conv struct {
 	X      Codes
 	Zero   int32 // of x
 	Out    Epilogue
+	Form   Form
 
-	ZeroPoints bool
+	ZeroPoints bool // not with blocks
 }
 
 // Family implements Spec.
@@ -92,7 +93,7 @@ func (s Conv) Params() []string {
 	if s.ZeroPoints {
 		return s.Out.Then.with("x", "w", "zeros", "table")
 	}
-	return s.Out.Then.with("x", "w", "table")
+	return s.Out.Then.with(append(s.Form.weightParams(), "table")...)
 }
 
 // Launch implements Spec.
@@ -104,21 +105,24 @@ func (s Conv) Words() int { return (s.Window.C/s.Groups + 3) / 4 }
 // PackWeights lays weights [O, KH, KW, C/Groups] out as the kernel reads them.
 func (s Conv) PackWeights(w []int8) []byte {
 	ig, og := s.Window.C/s.Groups, s.O/s.Groups
-	taps, words := s.Window.Kernel[0]*s.Window.Kernel[1], s.Words()
-	out := make([]byte, s.PackedBytes())
-	for o := range s.O {
+	taps := s.Window.Kernel[0] * s.Window.Kernel[1]
+	out := make([]byte, 0, s.PackedBytes())
+	for g := range s.Groups {
 		for t := range taps {
-			for c := range ig {
-				at := (((o/og)*taps+t)*words+c/4)*og + o%og
-				out[at*4+c%4] = byte(w[(o*taps+t)*ig+c])
-			}
+			out = s.Form.packWords(out, og, ig, func(o, c int) int8 { return w[((g*og+o)*taps+t)*ig+c] })
 		}
 	}
 	return out
 }
 
 // PackedBytes is the size of what PackWeights returns.
-func (s Conv) PackedBytes() int { return s.O * s.Window.Kernel[0] * s.Window.Kernel[1] * s.Words() * 4 }
+func (s Conv) PackedBytes() int {
+	n := s.O * s.Window.Kernel[0] * s.Window.Kernel[1] * s.Words() * 4
+	if s.Form.Nibbles {
+		n /= 2
+	}
+	return n
+}
 
 func (s Conv) emit(k *fn) {
 	w := s.Window
@@ -140,8 +144,9 @@ func (s Conv) emit(k *fn) {
 				x, inX := k.tap(w, 1, x0, kx)
 				in := k.both(inY, inX)
 				at := k.add(row, k.mul(x, w.C))
-				tap := k.add(weights, k.mul(k.add(k.mul(ky, w.Kernel[1]), kx), words*og))
-				dot := func(word val, acc []val, bytes int) []val {
+				index := k.add(k.mul(ky, w.Kernel[1]), kx)
+				tap := k.add(weights, k.mul(index, words*og))
+				operands := func(word val, bytes int) (x, wt val) {
 					v := k.pick(in, k.i32(int(repeatByte(s.Zero))), func() val {
 						from := k.add(at, k.mul(word, 4))
 						if aligned {
@@ -149,7 +154,14 @@ func (s Conv) emit(k *fn) {
 						}
 						return k.gatherBytes(k.params["x"], from, bytes)
 					})
-					wt := k.load(types.I32, k.params["w"], k.mul(k.add(tap, k.mul(word, og)), 4))
+					return v, s.Form.word(k, k.add(tap, k.mul(word, og)))
+				}
+				if s.Form.Blocks {
+					first := k.add(k.mul(c[3], blocks(w.Kernel[0]*w.Kernel[1]*ig)*og), c[4])
+					return []val{s.tapBlocks(k, operands, k.mul(index, ig), first, acc[0])}
+				}
+				dot := func(word val, acc []val, bytes int) []val {
+					v, wt := operands(word, bytes)
 					next := []val{k.dp4a(s.X.Signed, v, wt, acc[0])}
 					if s.ZeroPoints {
 						ones := k.i32(0x01010101 & (1<<(8*bytes) - 1))
@@ -210,13 +222,16 @@ type Depthwise struct {
 	X      Codes
 	Zero   int32 // of x
 	Out    Epilogue
+	Form   Form // of bytes; factors lie as [block of taps][channel]
 }
 
 // Family implements Spec.
 func (s Depthwise) Family() string { return "conv_depthwise" }
 
 // Params implements Spec.
-func (s Depthwise) Params() []string { return s.Out.Then.with("x", "w", "table") }
+func (s Depthwise) Params() []string {
+	return s.Out.Then.with(append(s.Form.weightParams(), "table")...)
+}
 
 func (s Depthwise) group() int {
 	if s.Window.C%4 == 0 {
@@ -261,8 +276,15 @@ func (s Depthwise) emit(k *fn) {
 			return k.repeat(w.Kernel[1], acc, func(kx val, acc []val) []val {
 				x, inX := k.tap(w, 1, x0, kx)
 				xs := k.paddedCodes(k.both(inY, inX), s.X, k.add(row, k.mul(x, w.C)), g, s.Zero)
-				tap := k.mul(k.add(k.mul(ky, w.Kernel[1]), kx), w.C)
+				index := k.add(k.mul(ky, w.Kernel[1]), kx)
+				tap := k.mul(index, w.C)
 				ws := k.codes(Codes{1, true}, k.params["w"], k.add(tap, channel), g, true)
+				if s.Form.Blocks {
+					at := k.add(k.mul(k.lshr(index, 5), w.C), channel)
+					for j, f := range k.codes(Codes{1, false}, k.params["factors"], at, g, true) {
+						ws[j] = k.mul(ws[j], f)
+					}
+				}
 				out := make([]val, g)
 				for j := range out {
 					out[j] = k.add(acc[j], k.mul(xs[j], ws[j]))

@@ -23,9 +23,6 @@ func (t Tile) Cols() int { return t.WarpsN * t.N8 * 8 }
 // Threads returns the threads of a block.
 func (t Tile) Threads() int { return 32 * t.WarpsM * t.WarpsN }
 
-// Shared returns the shared memory of a block in bytes.
-func (t Tile) Shared() int { return t.Stages * (t.Rows() + t.Cols()) * TileK }
-
 const (
 	// TileK is the bytes of the summed dimension in one buffer: the length of a
 	// row in shared memory, four pieces of 16 bytes. Piece c of row r stands at
@@ -54,13 +51,15 @@ func (k *fn) inBuffer(r, col val) val {
 // Parameters: x, w, pad (16 bytes of x's zero point), table, those of the chain, y.
 //
 // Weights lie as [group][output channel][tap, input channel], with channels filled
-// up to whole tiles and the summed dimension to a multiple of TileK with zeros.
+// up to whole tiles and the summed dimension to a multiple of TileK with zeros; those
+// of 4 bits as packNibbles packs them.
 type ConvTensor struct {
 	Window Window
 	O      int
 	Groups int
 	X      Codes
 	Out    Epilogue
+	Form   Form
 	Tile   Tile
 }
 
@@ -68,7 +67,9 @@ type ConvTensor struct {
 func (s ConvTensor) Family() string { return "conv_mma" }
 
 // Params implements Spec.
-func (s ConvTensor) Params() []string { return s.Out.Then.with("x", "w", "pad", "table") }
+func (s ConvTensor) Params() []string {
+	return s.Out.Then.with(append(s.Form.weightParams(), "pad", "table")...)
+}
 
 // M returns the rows of the matrix product.
 func (s ConvTensor) M() int { return s.Window.N * s.Window.OH * s.Window.OW }
@@ -86,17 +87,20 @@ func (s ConvTensor) tiles() (rows, cols int) {
 // Launch implements Spec.
 func (s ConvTensor) Launch() Launch {
 	rows, cols := s.tiles()
-	return Launch{Grid: [3]int{rows * cols, s.Groups, 1}, Block: [3]int{s.Tile.Threads(), 1, 1}, Shared: s.Tile.Shared()}
+	return Launch{Grid: [3]int{rows * cols, s.Groups, 1}, Block: [3]int{s.Tile.Threads(), 1, 1}, Shared: s.Shared()}
 }
 
 // PackWeights lays weights [O, KH, KW, C/Groups] out as the kernel reads them.
 func (s ConvTensor) PackWeights(w []int8) []byte {
-	_, cols := s.tiles()
-	og, k, pk := s.O/s.Groups, s.K(), s.paddedK()
-	rows := cols * s.Tile.Cols()
+	og, k, pk := s.O/s.Groups, s.K(), s.paddedK()/TileK*s.colBytes()
+	rows := s.paddedCols()
 	out := make([]byte, s.PackedBytes())
 	for o := range s.O {
 		to := out[((o/og)*rows+o%og)*pk:]
+		if s.Form.Nibbles {
+			packNibbles(to, w[o*k:(o+1)*k])
+			continue
+		}
 		for i, v := range w[o*k : (o+1)*k] {
 			to[i] = byte(v)
 		}
@@ -106,8 +110,13 @@ func (s ConvTensor) PackWeights(w []int8) []byte {
 
 // PackedBytes is the size of what PackWeights returns.
 func (s ConvTensor) PackedBytes() int {
+	return s.Groups * s.paddedCols() * s.paddedK() / TileK * s.colBytes()
+}
+
+// paddedCols returns the output channels of a group, filled up to whole tiles.
+func (s ConvTensor) paddedCols() int {
 	_, cols := s.tiles()
-	return s.Groups * cols * s.Tile.Cols() * s.paddedK()
+	return cols * s.Tile.Cols()
 }
 
 // chunk is how many bytes of x are copied at once: as many as are sure to lie
@@ -138,6 +147,7 @@ type tensorEmitter struct {
 	col        val   // first byte of the thread's pieces of x within TileK
 	from       []val // the thread's pieces of weights in the first tile
 	to         []val // where they go in the first buffer
+	packed     packedTile
 }
 
 // tensorRow is a row whose pieces of x a thread copies.
@@ -159,6 +169,7 @@ func (s ConvTensor) emit(k *fn) {
 	e.channel = func(col val) val { return k.add(k.mul(group, og), col) }
 	e.prepareX()
 	e.prepareW(group)
+	e.preparePacked(group)
 	e.finish(e.sums())
 }
 
@@ -216,13 +227,17 @@ func (e *tensorEmitter) prepareX() {
 func (e *tensorEmitter) prepareW(group val) {
 	k := e.k
 	const perRow = TileK / 16
-	_, cols := e.tiles()
+	piece := e.colBytes() / perRow
 	step := e.Tile.Threads() / perRow
 	for j := range e.Tile.Cols() / step {
 		n := k.add(k.div(e.tid, perRow), j*step)
-		col := k.mul(k.rem(e.tid, perRow), 16)
-		row := k.add(k.add(k.mul(group, cols*e.Tile.Cols()), e.n0), n)
-		e.from = append(e.from, k.add(k.mul(row, e.paddedK()), col))
+		col := k.mul(k.rem(e.tid, perRow), piece)
+		row := k.add(k.add(k.mul(group, e.paddedCols()), e.n0), n)
+		e.from = append(e.from, k.add(k.mul(row, e.paddedK()/TileK*e.colBytes()), col))
+		if e.Form.Nibbles { // read by eight bytes, which meet in no bank as they lie
+			e.to = append(e.to, k.add(e.base, k.add(k.add(k.mul(n, e.colBytes()), col), e.Tile.Rows()*TileK)))
+			continue
+		}
 		e.to = append(e.to, k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col)))
 	}
 }
@@ -265,8 +280,13 @@ func (e *tensorEmitter) fill(t, stage val) {
 		e.right.fill(e, at, stage)
 	}
 	for j, from := range e.from {
-		k.copyAsync(k.add(e.to[j], stage), k.bits(k.at(k.params["w"], k.add(from, at))), 16)
+		in := at
+		if e.Form.Nibbles {
+			in = k.mul(t, e.colBytes())
+		}
+		k.copyAsync(k.add(e.to[j], stage), k.bits(k.at(k.params["w"], k.add(from, in))), e.colBytes()/4)
 	}
+	e.fillFactors(t, stage)
 	at = k.add(at, e.col)
 	if piece := e.chunk(); piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
@@ -296,7 +316,7 @@ func (e *tensorEmitter) fill(t, stage val) {
 // of tiles, and the four of a thread.
 func (e *tensorEmitter) sums() []val {
 	k, t := e.k, e.Tile
-	size := (t.Rows() + t.Cols()) * TileK
+	size := e.bufferBytes()
 	turns := e.paddedK() / TileK
 	ahead := t.Stages - 1
 	for i := range ahead {
@@ -336,8 +356,9 @@ func (e *tensorEmitter) sums() []val {
 		for step := range a {
 			a[step], b[step] = k.add(aFrom[step], read), k.add(bFrom[step], read)
 		}
+		words := e.nibbleWords(read)
 		for step := range a {
-			e.multiply(a, b, step, acc)
+			e.multiply(a, b, words, step, read, acc)
 		}
 		wrap := func(at val) val {
 			at = k.add(at, size)
@@ -349,7 +370,7 @@ func (e *tensorEmitter) sums() []val {
 
 // multiply adds the products of one step to acc. Sixteen rows on, the other
 // step's address is right: the twist differs there by two pieces.
-func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, step int, acc []val) {
+func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, words [][TileK / instK]val, step int, read val, acc []val) {
 	k, t := e.k, e.Tile
 	signedB := e.right == nil || e.right.Codes.Signed
 	var a [][4]val
@@ -357,12 +378,21 @@ func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, step int, acc 
 		a = append(a, k.ldmatrix(k.add(aFrom[step^m&1], m*16*TileK)))
 	}
 	for n := 0; n < t.N8; n += 2 {
-		b := k.ldmatrix(k.add(bFrom[step^n/2&1], n*8*TileK))
+		var b [4]val
+		if words == nil {
+			b = k.ldmatrix(k.add(bFrom[step^n/2&1], n*8*TileK))
+		}
 		for h := range 2 {
 			right := [2]val{b[2*h], b[2*h+1]}
+			if words != nil {
+				right = k.fragment(words[n+h][step])
+			}
+			var factors [2]val
+			if e.Form.Blocks {
+				factors = e.blockFactors(step, n+h, read)
+			}
 			for m := range t.M16 {
-				c := acc[4*(m*t.N8+n+h):][:4]
-				copy(c, k.mma(e.X.Signed, signedB, a[m], right, c))
+				e.addProduct(signedB, a[m], right, factors, acc[4*(m*t.N8+n+h):][:4])
 			}
 			e.right.addColumn(e, right, n+h, acc)
 		}

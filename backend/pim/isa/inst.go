@@ -78,6 +78,9 @@ const (
 	OpPut
 	OpTopK
 
+	// Vector unit, sums of weights in two parts.
+	OpShlAcc
+
 	numOps
 )
 

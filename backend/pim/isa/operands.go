@@ -51,6 +51,7 @@ const (
 	LoadWWbits  = 6
 	LoadWFirst  = 7
 	LoadWCount  = 8
+	LoadWShifts = 9
 
 	// send
 	SendDst   = 0
@@ -87,6 +88,8 @@ const (
 	MVMN          = 18
 	MVMWbits      = 19
 	MVMAccumulate = 20
+	MVMRow0       = 21
+	MVMShifts     = 22
 
 	// requant
 	RequantDst      = 0
@@ -645,4 +648,9 @@ const (
 	TopKOuter    = 5
 	TopKN        = 6
 	TopKInner    = 7
+
+	// shlacc
+	ShlAccAcc = 0
+	ShlAccN   = 1
+	ShlAccBy  = 2
 )

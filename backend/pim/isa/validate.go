@@ -211,7 +211,7 @@ const maxAddr = NumRegs<<addrRegShift - 1
 // nameLimits are the ranges of operands that are narrower than their kind's,
 // by name, wherever they occur, or by mnemonic and name.
 var nameLimits = map[string]limit{
-	"wbits": {4, 8, true}, "planes": {lo: 1, hi: 3}, "accumulate": {0, 1, true}, "b_step": {0, 1, true}, "log": {0, 1, true}, "per_count": {0, 1, true},
+	"wbits": {4, 8, true}, "planes": {lo: 1, hi: 3}, "accumulate": {0, 1, true}, "b_step": {0, 1, true}, "log": {0, 1, true}, "shifts": {0, 1, true}, "row0": {hi: 65535}, "by": {lo: 1, hi: 31}, "per_count": {0, 1, true},
 	"lo": {hi: 255}, "hi": {hi: 255}, "zero": {hi: 255}, "value": {hi: 255}, "za": {hi: 255}, "zb": {hi: 255},
 	"zx": {hi: 255}, "zy": {hi: 255}, "fn": {hi: 255}, "shift": {lo: 1, hi: 62},
 	"m": {lo: math.MinInt32, hi: math.MaxInt32}, "ma": {lo: math.MinInt32, hi: math.MaxInt32}, "mb": {lo: math.MinInt32, hi: math.MaxInt32},

@@ -10,13 +10,14 @@ import (
 func fig(v float64) arch.Figure { return arch.Figure{Value: v, Source: "test", Confidence: "A"} }
 
 // New returns a chip of dies × clustersPerDie clusters of four cores of 16×8
-// (4-bit: 16×16) arrays, meshes two wide, with round figures at 1 GHz.
+// (4-bit: 16×16) arrays with a shifter for each 8 rows, meshes two wide, with round figures at 1 GHz.
 func New(dies, clustersPerDie int) *arch.Chip {
 	return &arch.Chip{
 		Name: "test", Kind: "pim", ClockMHz: fig(1000), Dies: fig(float64(dies)), ClustersPerDie: fig(float64(clustersPerDie)),
 		MeshColumns: fig(float64(min(2, clustersPerDie))), IssueCycles: fig(1), CoresPerCluster: fig(4),
 		Array: arch.Array{Rows: fig(16), Cols: fig(8), ColsInt4: fig(16), InputBitsPerCycle: fig(2), WeightSets: fig(1), PipelineCycles: fig(5),
-			MACEnergyFJ: fig(100), MACInt4EnergyFJ: fig(50), LoadEnergyFJBit: fig(10), InputEnergyFJBit: fig(10)},
+			MACEnergyFJ: fig(100), MACInt4EnergyFJ: fig(50), LoadEnergyFJBit: fig(10), InputEnergyFJBit: fig(10),
+			ShiftRows: fig(8), ShiftEnergyFJ: fig(40)},
 		WeightSRAM:  arch.WeightSRAM{Bytes: fig(1 << 14), PortBytes: fig(16), ReadEnergyFJBit: fig(20), WriteEnergyFJ: fig(30)},
 		Accumulator: arch.Accumulator{Bytes: fig(1 << 12), EnergyFJBit: fig(5)},
 		Scratchpad:  arch.Scratchpad{Bytes: fig(1 << 16), ReadBytes: fig(32), WriteBytes: fig(16), ReadEnergyFJBit: fig(40), WriteEnergyFJBit: fig(50)},
