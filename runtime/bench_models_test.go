@@ -97,7 +97,7 @@ func BenchmarkKernels(b *testing.B) {
 	for _, name := range []string{"mlperf-tiny-ic-resnet8-int8-qdq", "bert-toy-6l"} {
 		b.Run(name, func(b *testing.B) {
 			p, inputs, _, _ := benchModel(b, filepath.Join(sharedDir(b, "onnx", "models"), name))
-			prog, err := kernelsOf(context.Background(), p.Fixed, target.GPU)
+			prog, err := kernelsOf(context.Background(), p.Chip, target.GPU)
 			if errors.Is(err, gpu.ErrNoLLC) {
 				b.Skip(err)
 			}

@@ -38,7 +38,7 @@ func onDevice(t testing.TB, model, target string, dims map[string]int64, batch i
 	if err != nil {
 		t.Fatal(err)
 	}
-	prog, err := kernelsOf(ctx, p.Fixed, on.GPU)
+	prog, err := kernelsOf(ctx, p.Chip, on.GPU)
 	if errors.Is(err, gpu.ErrNoLLC) {
 		t.Skip(err)
 	}
@@ -71,11 +71,11 @@ func TestSamplesMeetWholeRuns(t *testing.T) {
 			}
 			d, p, in := onDevice(t, model, tt.target, dims, tt.batch)
 			ctx := context.Background()
-			whole, err := d.count(ctx, p.Fixed, in, math.Inf(1), 0)
+			whole, err := d.count(ctx, p.Chip, in, math.Inf(1), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			part, err := d.count(ctx, p.Fixed, in, 0, tt.sample)
+			part, err := d.count(ctx, p.Chip, in, 0, tt.sample)
 			if err != nil {
 				t.Fatal(err)
 			}

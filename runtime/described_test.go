@@ -82,7 +82,7 @@ func TestLlama(t *testing.T) {
 func TestDescribedCounts(t *testing.T) {
 	ctx := context.Background()
 	d, p, in := onDevice(t, "digits", "h100", nil, throughputBatch)
-	g := withoutWeights(p.Fixed)
+	g := withoutWeights(p.Chip)
 	if _, err := gpu.Compile(g, d.card); err == nil || !strings.Contains(err.Error(), "described, not stored") {
 		t.Errorf("compiling to run gives %v", err)
 	}
@@ -102,7 +102,7 @@ func TestDescribedCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const budget = 3e7
-	want, err := d.count(ctx, p.Fixed, in, 0, budget)
+	want, err := d.count(ctx, p.Chip, in, 0, budget)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestCountedResNet50BesideMLPerf(t *testing.T) {
 		t.Skip("takes a while; runs with -v")
 	}
 	const batch = 64
-	one := &Prepared{Model: &Model{Name: "resnet50"}, Fixed: irtest.ResNet50(t), Batch: 1}
+	one := &Prepared{Model: &Model{Name: "resnet50"}, Chip: irtest.ResNet50(t), Batch: 1}
 	p, err := one.batch(batch)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestCountedResNet50BesideMLPerf(t *testing.T) {
 		card      string
 		published float64
 	}{{"h100", 88526}, {"l4", 12881.7}} {
-		r := countGraph(t, p.Fixed, tt.card, batch)
+		r := countGraph(t, p.Chip, tt.card, batch)
 		off := r.ThroughputPerS/tt.published - 1
 		t.Logf("| ResNet-50 Offline, %s | %.0f /s | %.0f /s | %+.0f %% | %.2f mJ an image, %.0f W |", tt.card, tt.published, r.ThroughputPerS, 100*off, 1e3*r.Energy.Total()/batch, r.PowerW)
 		// Worse kernels than the ones measured: never faster, and not absurdly slow.

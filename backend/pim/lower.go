@@ -129,6 +129,7 @@ func lower(g *ir.Graph, c *arch.Chip, states ...ir.State) (*lowering, error) {
 		}
 	}
 	l.foldTransposes()
+	l.advanceUpdates()
 	for i, s := range l.steps {
 		s.index = i
 		if s.out != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // state is a tensor that a program keeps from run to run: init steps (step.once) take
-// it from an input, the last steps of a run, updates, replace what is new. It is kept
-// in codes where the graph reads it by one quantize and the output that becomes it is
-// the dequantize of codes of the same quantisation.
+// it from an input, and others, updates, replace what is new when all have read it. It
+// is kept in codes where the graph reads it by one quantize and the output that becomes
+// it is the dequantize of codes of the same quantisation.
 type state struct {
 	ir.State
 	name       string     // of the output
@@ -121,6 +121,25 @@ func (l *lowering) updateStates() error {
 		l.steps = append(l.steps, &step{kernel: k, layer: int32(len(l.layers) - len(l.states) + i), in: []*tensor{st.after}, out: &out})
 	}
 	return nil
+}
+
+// advanceUpdates moves each update to behind the last step that reads the state or
+// makes what it becomes, so that this need not be held until the end of a run.
+func (l *lowering) advanceUpdates() {
+	first := len(l.steps) - len(l.states) // as updateStates left them
+	updates := slices.Clone(l.steps[first:])
+	l.steps = l.steps[:first]
+	for _, u := range updates {
+		at := len(l.steps)
+		for ; at > 0; at-- {
+			s := l.steps[at-1]
+			if s.out != nil && (s.out.store == u.in[0].store || s.out.store == u.out.store) ||
+				slices.ContainsFunc(s.in, func(t *tensor) bool { return t.store == u.out.store }) {
+				break
+			}
+		}
+		l.steps = slices.Insert(l.steps, at, u)
+	}
 }
 
 // rest returns d without what it is along an axis, which may be −1.

@@ -56,6 +56,7 @@ func TestBounds(t *testing.T) {
 		ctx := context.Background()
 		if rapid.IntRange(0, 3).Draw(t, "blocks") == 0 {
 			p.Fixed, _ = irtest.Blocked(t)
+			p.Chip = p.Fixed
 			g = p.Fixed
 			p.Model = &runtime.Model{Name: "random", Graph: g}
 		} else {
