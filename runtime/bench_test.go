@@ -155,7 +155,7 @@ func watchPeak(pid int) <-chan int {
 			if n, err := strconv.Atoi(string(m[1])); err == nil {
 				peak = n
 			}
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	return c

@@ -157,7 +157,12 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 			z.Inputs = append(z.Inputs, []*ir.Tensor{ir.NewTensor(ir.F32, shape, img)})
 		}
 	default:
-		const synthetics = 2 // enough for a range; more would only repeat the same distribution
+		// Enough for a range; more would only repeat the same distribution, as a
+		// large model's many values already do.
+		synthetics := 2
+		if p.MACs > 2e9 {
+			synthetics = 1
+		}
 		for i := range uint64(min(limit, synthetics)) {
 			in, err := synthetic(m.Graph, q.Seed+i)
 			if err != nil {
