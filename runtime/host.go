@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"situ/arch"
 	"situ/backend/gpu"
 	"situ/backend/pim"
 	"situ/frontend/onnx"
@@ -76,6 +77,18 @@ func (p *Prepared) trying(compile func(g *ir.Graph) error) error {
 			return err
 		}
 	}
+}
+
+// LeaveFor leaves to the host what a chip has no form for, and says so in a warning.
+// It is for those who compile p.Chip themselves.
+func (p *Prepared) LeaveFor(c *arch.Chip) error {
+	if err := p.trying(func(g *ir.Graph) error { return pim.Takes(g, c) }); err != nil {
+		return fmt.Errorf("model %s on %s: %w", p.Model.Name, c.Name, err)
+	}
+	if w := p.onHost(); w != "" {
+		p.Warnings = append(p.Warnings, "figures are of the target's part of the model alone, without "+w+", which the host runs")
+	}
+	return nil
 }
 
 // through takes sets of inputs through the parts of a model: each through what the
@@ -311,10 +324,19 @@ func (p *Prepared) hosts(f Fallback) bool {
 
 // hostWarnings says what a program that stands alone leaves out.
 func (p *Prepared) hostWarnings() []string {
+	if w := p.onHost(); w != "" {
+		return []string{"the program holds the target's part of the model alone, without " + w +
+			", which the host runs: run the model itself for its outputs"}
+	}
+	return nil
+}
+
+// onHost names what the host runs, "" when it is nothing.
+func (p *Prepared) onHost() string {
 	r := &Result{}
 	p.describeHost(r)
 	if r.Host == nil {
-		return nil
+		return ""
 	}
 	var parts []string
 	for _, f := range r.Fallback {
@@ -326,8 +348,7 @@ func (p *Prepared) hostWarnings() []string {
 	if len(parts) > shown {
 		parts = append(parts[:shown], fmt.Sprintf("and %d more", len(parts)-shown))
 	}
-	return []string{"the program holds the target's part of the model alone, without " + strings.Join(parts, ", ") +
-		", which the host runs: run the model itself for its outputs"}
+	return strings.Join(parts, ", ")
 }
 
 // leftToHost says why a model has an end that the host runs, "" when it has none.

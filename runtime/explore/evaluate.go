@@ -186,8 +186,14 @@ func (ev *evaluator) variant(ctx context.Context, k variantKey) (*variant, error
 	if err != nil {
 		return nil, err
 	}
+	if err := p.LeaveFor(ev.s.Base); err != nil {
+		return nil, err
+	}
 	v := &variant{prepared: p, batch: float64(k.batch), idle: make(chan *runtime.Pricer, idlePricers)}
 	v.hash = hashOf([]byte(p.Fixed.String()))
+	if p.Chip != p.Fixed { // what the host does is in no figure
+		v.hash = hashOf([]byte(p.Chip.String()))
+	}
 	if ev.accuracy {
 		if m.Ships == nil {
 			return nil, fmt.Errorf("accuracy is asked for, but model %s ships no labelled inputs", ref.Name)
