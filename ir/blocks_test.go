@@ -106,12 +106,34 @@ func TestBlockErrors(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	moved := strings.Replace(blocked, `%2 = matmul %0, %1 : i32[1,2] @ "fc"`, `%2 = transpose %1 {perm=[1,0]} : i4[2,5] scale=[0.25, 2] zero=0 axis=0`, 1)
-	g, err := ir.Parse(moved, nil)
-	if err == nil {
-		err = ir.Verify(g)
+}
+
+// TestMovedBlocks: blocks survive what keeps the order of each channel's codes.
+func TestMovedBlocks(t *testing.T) {
+	product := `%2 = matmul %0, %1 : i32[1,2] @ "fc"`
+	for _, tt := range []struct{ name, op, want string }{
+		{"turned", `%2 = transpose %1 {perm=[1,0]} : i4[2,5] scale=[0.25, 2] zero=0 axis=0 block=2 shift=[4, 0, 1, 2, 0, 3]`, ""},
+		{"without blocks", `%2 = transpose %1 {perm=[1,0]} : i4[2,5] scale=[0.25, 2] zero=0 axis=0`, "result"},
+		{"another shape", `%2 = reshape %1 {shape=[1,5,1,2]} : i4[1,5,1,2] scale=[0.25, 2] zero=0 axis=3 block=2 shift=[4, 0, 1, 2, 0, 3]`, ""},
+		{"channels lost", `%2 = reshape %1 {shape=[10]} : i4[10]`, "do not survive"},
+		{"cut", `%2 = slice %1 {starts=[0,0], sizes=[4,2], steps=[1,1]} : i4[4,2]`, "do not survive"},
+	} {
+		text := strings.Replace(blocked, product, tt.op, 1)
+		g, err := ir.Parse(text, nil)
+		if err == nil {
+			err = ir.Verify(g)
+		}
+		if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "codes in blocks cannot be moved") {
-		t.Errorf("moved: error %v", err)
+	x := ir.TypeOf(ir.I8, 2, 3, 4).WithQuant(&ir.Quant{Axis: 1, Block: 4, Scale: []float32{1, 1, 1}, Zero: make([]int32, 3), Shift: make([]uint8, 6)})
+	for _, perm := range [][]int{{0, 2, 1}, {1, 0, 2}, {2, 0, 1}, {2, 1, 0}} {
+		g := &ir.Graph{Name: "moved"}
+		id := g.AddConst("w", ir.Zeros(ir.I8, x.Shape...), x.Quant)
+		_, err := g.Add(ir.Transpose, "t", &ir.PermAttr{Perm: perm}, id)
+		if kept := perm[0] != 2; (err == nil) != kept {
+			t.Errorf("perm %v: error %v", perm, err)
+		}
 	}
 }

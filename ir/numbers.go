@@ -352,7 +352,7 @@ func movedQuant(op *Op, in []Type, shape []int) (*Quant, error) {
 		return q, nil
 	}
 	if q.Block > 0 {
-		return nil, errors.New("codes in blocks cannot be moved: the blocks do not survive")
+		return movedBlocks(op, x, shape)
 	}
 	axis := q.Axis
 	lost := fmt.Errorf("the operand's quantisation along axis %d does not survive", axis)
@@ -366,14 +366,8 @@ func movedQuant(op *Op, in []Type, shape []int) (*Quant, error) {
 	case Transpose:
 		return along(slices.Index(op.Attr.(*PermAttr).Perm, axis)), nil
 	case Reshape:
-		// The axis survives as a dimension of the same length with as many
-		// elements before it.
-		before := Numel(x.Shape[:axis])
-		for i, n := 0, 1; i < len(shape); i++ {
-			if n == before && shape[i] == x.Shape[axis] {
-				return along(i), nil
-			}
-			n *= shape[i]
+		if a := survives(x.Shape, axis, shape); a >= 0 {
+			return along(a), nil
 		}
 		return nil, lost
 	case Expand:
@@ -426,4 +420,37 @@ func movedQuant(op *Op, in []Type, shape []int) (*Quant, error) {
 		}
 	}
 	return q, nil
+}
+
+// survives returns the dimension that an axis becomes in a reshape: one of the same
+// length with as many elements before it; -1 when there is none.
+func survives(from []int, axis int, shape []int) int {
+	before := Numel(from[:axis])
+	for i, n := 0, 1; i < len(shape); i++ {
+		if n == before && shape[i] == from[axis] {
+			return i
+		}
+		n *= shape[i]
+	}
+	return -1
+}
+
+// movedBlocks is movedQuant for codes in blocks: the codes of a channel must keep
+// their order.
+func movedBlocks(op *Op, x Type, shape []int) (*Quant, error) {
+	q := *x.Quant
+	switch op.Kind {
+	case Transpose:
+		perm := op.Attr.(*PermAttr).Perm
+		if rest := slices.DeleteFunc(slices.Clone(perm), func(d int) bool { return d == q.Axis || x.Shape[d] == 1 }); !slices.IsSorted(rest) {
+			return nil, errors.New("the operand's blocks do not survive: the codes of a channel change their order")
+		}
+		q.Axis = slices.Index(perm, q.Axis)
+		return &q, nil
+	case Reshape:
+		if q.Axis = survives(x.Shape, q.Axis, shape); q.Axis >= 0 {
+			return &q, nil
+		}
+	}
+	return nil, errors.New("codes in blocks cannot be moved: the blocks do not survive")
 }

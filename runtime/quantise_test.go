@@ -208,10 +208,21 @@ func inputsOf(g *ir.Graph, rows [][]float32) [][]*ir.Tensor {
 	return out
 }
 
+// inBlocks counts the constants of a graph that are codes in blocks.
+func inBlocks(g *ir.Graph) (n int) {
+	for i := range g.Values {
+		if q := g.Values[i].Type.Quant; g.IsConst(ir.ValueID(i)) && q != nil && q.Block > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // TestQuantiseReadBack reads the written file again: the same interface, hardly a
-// Transpose, and outputs that are those of the fixed-point graph.
+// Transpose, weights in the same form, and outputs that are those of the fixed-point
+// graph.
 func TestQuantiseReadBack(t *testing.T) {
-	for _, weights := range []string{"int8", "int4"} {
+	for _, weights := range []string{"int8", "int4", "mxint8", "mxint4"} {
 		q := QuantOptions{Weights: weights}
 		r, err := Quantise(context.Background(), "digits", ModelOptions{}, q)
 		if err != nil {
@@ -229,8 +240,8 @@ func TestQuantiseReadBack(t *testing.T) {
 		for _, n := range parsed.Proto.Graph.Node {
 			count[n.OpType]++
 		}
-		if count["Conv"] != 3 || count["QuantizeLinear"] != r.Summary.Activations || count["Transpose"] > 1 {
-			t.Errorf("%s: nodes are %v; one Transpose before Flatten is all there should be", weights, count)
+		if count["Conv"] != 3 || count["QuantizeLinear"] != r.Summary.Activations || count["Transpose"] > 1+count["Reshape"] {
+			t.Errorf("%s: nodes are %v; one Transpose before Flatten, and one for each matrix of blocks, is all there should be", weights, count)
 		}
 		m, err := OpenModel("digits", ModelOptions{})
 		if err != nil {
@@ -249,6 +260,13 @@ func TestQuantiseReadBack(t *testing.T) {
 		p, err := Prepare(context.Background(), m, q)
 		if err != nil {
 			t.Fatal(err)
+		}
+		again, err := Prepare(context.Background(), back, QuantOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := inBlocks(p.Fixed), inBlocks(again.Fixed); a != b || len(again.Fallback) > 0 {
+			t.Errorf("%s: %d constants in blocks, were %d; in float32: %v", weights, b, a, again.Fallback)
 		}
 		images, _, err := m.Ships.Test()
 		if err != nil {

@@ -449,6 +449,9 @@ func (c *call) permuted(v *value, perm ...int) *value {
 	if v.tensor == nil {
 		return &value{id: c.transpose(v.id, perm...)}
 	}
+	if v.quant != nil && v.quant.Block > 0 { // whose order is not any
+		return &value{id: c.transpose(c.use(v), perm...)}
+	}
 	out := *v
 	out.id = ir.NoValue
 	out.tensor = c.permutedTensor(v, perm)

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"math"
 	"slices"
 
 	"situ/ir"
@@ -103,11 +104,14 @@ func dequantizeLinear(c *call) {
 	v := c.in[0]
 	t := c.typeOf(v)
 	axis, block := c.int("axis", 1), c.blockSize()
-	if block != 0 || !c.fixedScale(1, 2) {
-		c.dequantizeByArithmetic(axis, block)
-		return
+	q, d := c.blocks(v, axis, block), t.DType
+	if q == nil {
+		if block != 0 || !c.fixedScale(1, 2) {
+			c.dequantizeByArithmetic(axis, block)
+			return
+		}
+		q, d = c.quant(1, 2, axis, t)
 	}
-	q, d := c.quant(1, 2, axis, t)
 	if c.err == nil && d != ir.Invalid && d != t.DType {
 		c.failf("the zero point is %s, the operand %s", d, t.DType)
 	}
@@ -123,6 +127,75 @@ func dequantizeLinear(c *call) {
 		return
 	}
 	c.set(c.add(ir.Dequantize, nil, c.codes(v, q)))
+}
+
+// Blocks of a channel stay blocks up to blockSpread powers of two apart, so that codes
+// of 4 bits with their shifts fit 8, and up to blockSums in the largest magnitude of a
+// sum with 8-bit codes, so that it fits 32 bits with a bias.
+const (
+	blockSpread = 4
+	blockSums   = 1 << 30
+)
+
+// blocks returns the quantisation of a constant matrix of codes with scales in blocks,
+// where the scales of each channel are one times powers of two and there are no zero
+// points, as in the formats of OCP Microscaling. It is nil for others.
+func (c *call) blocks(v *value, axis, block int64) *ir.Quant {
+	s := c.operand(1)
+	if c.err != nil || block == 0 || !v.isConst() || len(v.tensor.Shape) != 2 || v.tensor.DType != ir.I8 && v.tensor.DType != ir.I4 ||
+		s == nil || !s.isConst() || s.tensor.DType != ir.F32 || len(s.tensor.Shape) != 2 {
+		return nil
+	}
+	if z := c.operand(2); z != nil && (!z.isConst() || !holdsInts(z.tensor.DType) || slices.ContainsFunc(int64s(z.tensor), func(x int64) bool { return x != 0 })) {
+		return nil
+	}
+	a := c.axis(axis, 2)
+	k, n := v.tensor.Shape[a], v.tensor.Shape[1-a]
+	if c.err != nil || k == 0 || n == 0 || block > int64(k) && s.tensor.Shape[a] != 1 {
+		return nil
+	}
+	q := &ir.Quant{Axis: 1 - a, Block: int(min(block, int64(k))), Zero: make([]int32, n)}
+	per := q.BlocksOf(k)
+	if s.tensor.Shape[a] != per || s.tensor.Shape[1-a] != n {
+		return nil // dequantizeByArithmetic says what is wrong
+	}
+	c.charge(s.tensor.Numel())
+	scales, codes := ir.Data[float32](s.tensor), ir.Data[int8](v.tensor)
+	for ch := range n {
+		at := func(b int) float32 {
+			if a == 0 {
+				return scales[b*n+ch]
+			}
+			return scales[ch*per+b]
+		}
+		least := at(0)
+		for b := range per {
+			least = min(least, at(b))
+		}
+		if !(least > 0) {
+			return nil
+		}
+		sum := int64(0)
+		for b := range per {
+			fraction, exp := math.Frexp(float64(at(b)) / float64(least))
+			if fraction != 0.5 || exp > blockSpread+1 {
+				return nil
+			}
+			q.Shift = append(q.Shift, uint8(exp-1))
+			for i := b * q.Block; i < min((b+1)*q.Block, k); i++ {
+				code := int64(codes[ch*k+i])
+				if a == 0 {
+					code = int64(codes[i*n+ch])
+				}
+				sum += 255 * max(code, -code) << (exp - 1)
+			}
+		}
+		if sum > blockSums {
+			return nil
+		}
+		q.Scale = append(q.Scale, least)
+	}
+	return q
 }
 
 // weightAxis is the axis of weights [O,I,…] that scales per channel run along.

@@ -153,7 +153,11 @@ func drawScales(t *rapid.T, d ir.DType, x []int) (scale, zero *ir.Tensor, attrs 
 	for i := range s {
 		s[i] = math.Ldexp(1, rapid.IntRange(-3, 1).Draw(t, "scale"))
 	}
-	return fromFloats(ir.F32, shape, s), drawCodes(t, "zero", d, shape), attrs, of
+	zero = drawCodes(t, "zero", d, shape)
+	if rapid.Bool().Draw(t, "symmetric") {
+		zero = ir.Zeros(d, shape...)
+	}
+	return fromFloats(ir.F32, shape, s), zero, attrs, of
 }
 
 // TestQuantizeProperty covers QuantizeLinear and DequantizeLinear with scales for
