@@ -102,9 +102,13 @@ type DRAM struct {
 	Bytes          Figure `yaml:"bytes" unit:"B" check:"count" max:"1e15"`
 	ChannelsPerDie Figure `yaml:"channels_per_die" check:"count" max:"1024"`
 	GBs            Figure `yaml:"gigabytes_per_s" unit:"GB/s" max:"1e9"` // all channels of the card
+	Ceiling        Figure `yaml:"ceiling" check:"fraction"`              // of that, what long transfers get
 	LatencyNS      Figure `yaml:"latency_ns" unit:"ns" max:"1e9"`
 	EnergyFJBit    Figure `yaml:"energy_fj_per_bit" unit:"fJ/bit" max:"1e9" energy:"yes"` // device and PHY
 }
+
+// Sustained returns the rate of long transfers with all channels, in GB/s.
+func (d *DRAM) Sustained() float64 { return d.GBs.Value * d.Ceiling.Value }
 
 // Power is what a card draws whatever it does, and what it may draw at most.
 type Power struct {

@@ -142,7 +142,9 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 		if b.described() || float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
 			ro.Mode = TimingOnly
 		}
-		r, outputs, err = runPIM(ctx, b, t, in, ro)
+		if r, outputs, err = runPIM(ctx, b, t, in, ro); err == nil && o.Batches == nil {
+			err = r.steadyBatch(ctx, b, t)
+		}
 		return outputs, err
 	})
 	if err != nil {

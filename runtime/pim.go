@@ -144,7 +144,8 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 		Load:  &Load{TimeS: seconds(r.Init.PS), EnergyJ: r.Init.Energy.Total, DRAMBytes: r.Init.Bytes.DRAM},
 		State: stateOf(p),
 	}
-	if n := explain(r, p, t); n != "" {
+	res.slowDown(t.Chip)
+	if n := explain(r, p, t, res.Utilisation); n != "" {
 		res.Notes = append(res.Notes, n)
 	}
 	for _, f := range p.Fallbacks {
@@ -164,12 +165,12 @@ const lowUtilisation = 0.2
 
 // explain says in a line what one run waits for when the arrays are mostly
 // idle: how busy each kind of unit is, and the layer that takes longest.
-func explain(r *emulator.Report, p *isa.Program, t *Target) string {
-	if r.Utilisation >= lowUtilisation || r.LatencyPS == 0 {
+func explain(r *emulator.Report, p *isa.Program, t *Target, utilisation float64) string {
+	if utilisation >= lowUtilisation || r.LatencyPS == 0 {
 		return ""
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "one run uses %s of the arrays' peak:", Percent(r.Utilisation))
+	fmt.Fprintf(&s, "one run uses %s of the arrays' peak:", Percent(utilisation))
 	if used, all := len(p.Main), t.Chip.NumClusters(); used < all {
 		fmt.Fprintf(&s, " on %d of %d clusters,", used, all)
 	}
@@ -204,6 +205,7 @@ type steadyState struct {
 	utilisation float64 // of the arrays' peak
 	energy      Energy  // of one inference
 	replicas    int
+	limited     bool // by the power that the chip may draw
 }
 
 // steady measures a program at steady state. Copies share the card's DRAM; the
@@ -217,19 +219,21 @@ func (c *compiled) steady(ctx context.Context, t *Target) (steadyState, error) {
 	s := steadyState{replicas: max(1, c.program.Replicas), energy: Energy(r.Energy)}
 	s.perS = float64(s.replicas) / interval
 	if r.Bytes.DRAM > 0 {
-		s.perS = min(s.perS, t.Chip.DRAM.GBs.Value*1e9/float64(r.Bytes.DRAM))
+		s.perS = min(s.perS, t.Chip.DRAM.Sustained()*1e9/float64(r.Bytes.DRAM))
+	}
+	// The report charges one copy with the whole card's static power.
+	s.energy.setStatic(t.Chip.Power.StaticW.Value / s.perS)
+	if slower := s.energy.limit(1/s.perS, t.Chip); slower > 1 {
+		s.perS /= slower
+		s.limited = true
 	}
 	s.utilisation = r.Utilisation * s.perS * interval
-	// The report charges one copy with the whole card's static power.
-	s.energy.Total -= s.energy.Static
-	s.energy.Static = t.Chip.Power.StaticW.Value / s.perS
-	s.energy.Total += s.energy.Static
 	return s, nil
 }
 
 // setSteady enters a steady state into a result.
 func (r *Result) setSteady(s steadyState) {
-	r.ThroughputS, r.UtilisationTP, r.Steady = s.perS, s.utilisation, s.energy
+	r.ThroughputS, r.UtilisationTP, r.Steady, r.steadyLimited = s.perS, s.utilisation, s.energy, s.limited
 }
 
 // runPIM runs a prepared model on a chip: outputs, time, bytes, energy, and the
@@ -255,7 +259,38 @@ func runPIM(ctx context.Context, p *Prepared, t *Target, inputs []*ir.Tensor, o 
 		res.setSteady(s)
 		res.Mapping = mapping(c.program, many.program, s.replicas, t)
 	}
+	if res.steadyLimited {
+		res.Notes = append(res.Notes, powerNote(t.Chip))
+	}
 	return res, outputs, nil
+}
+
+// steadyBatch enters the figures of a batch as those at steady state where they are
+// better, as for a GPU: a batch shares what each input alone would wait for, weights
+// from DRAM. Where DRAM is not what a chip waits for it is not tried.
+func (r *Result) steadyBatch(ctx context.Context, p *Prepared, t *Target) error {
+	const n = throughputBatch
+	if float64(r.Bytes.DRAM)*r.ThroughputS < t.Chip.DRAM.Sustained()*1e9/2 {
+		return nil
+	}
+	b, err := p.batch(n)
+	if err != nil {
+		return nil // a model that takes no batch
+	}
+	many, err := b.compile(t, pim.Throughput)
+	if err != nil {
+		return ctx.Err() // a batch for which there is no room
+	}
+	s, err := many.steady(ctx, t)
+	if err != nil || s.perS*n <= r.ThroughputS {
+		return err
+	}
+	s.energy = s.energy.scaled(1. / n)
+	s.perS *= n
+	r.setSteady(s)
+	r.Mapping = mapping(many.program, many.program, s.replicas, t)
+	r.Notes = append(r.Notes, fmt.Sprintf("steady figures are at batch %d, which shares what comes from DRAM", n*p.Model.batch()))
+	return nil
 }
 
 // runProgram runs a loaded program and measures it.

@@ -79,6 +79,7 @@ func price(ctx context.Context, chip *arch.Chip, clusters int, steady bool, comp
 		LatencyS: seconds(r.LatencyPS), Cycles: r.Cycles, Energy: Energy(r.Energy), Bytes: Bytes(r.Bytes),
 		Clusters: len(one.program.Main), Streamed: one.program.Streams(),
 	}
+	c.LatencyS *= c.Energy.limit(c.LatencyS, chip)
 	if !steady {
 		return c, nil
 	}

@@ -22,7 +22,8 @@ type Result struct {
 	Steady Energy `json:"energy_steady_j"` // of one inference at the steady throughput
 	// SteadyAlone says that the steady figures are those of one input after the other,
 	// as no larger batch could be run.
-	SteadyAlone bool `json:"steady_alone,omitempty"`
+	SteadyAlone   bool `json:"steady_alone,omitempty"`
+	steadyLimited bool // by the power that the chip may draw
 
 	Bytes      Bytes `json:"bytes"` // of one inference
 	Compulsory int64 `json:"compulsory_bytes"`

@@ -158,6 +158,9 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, sets [][]named, q Q
 		res.Outputs = describe(names, outputs)
 	}
 	if o.Mode != FunctionalOnly {
+		if res.steadyLimited {
+			res.Notes = append(res.Notes, powerNote(t.Chip))
+		}
 		res.Notes = append(res.Notes, "steady figures are of copies of this program; a model given as ONNX is compiled once more for throughput")
 	}
 	return &RunReport{Title: fmt.Sprintf("%s   compiled program   %s   batch 1", p.Model, p.Quant), Result: res, Outputs: outputs, Warnings: warnings}, nil

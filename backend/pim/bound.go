@@ -225,7 +225,7 @@ func (e *Planner) Bound(c *arch.Chip) Work {
 	clusters := float64(c.NumClusters())
 	vector := (float64(w.VectorOps)/c.Vector.Lanes.Value + float64(w.FloatOps)/c.Vector.F32Lanes.Value +
 		float64(w.VectorMACs)/(c.Vector.Lanes.Value*c.Vector.MACsPerLane.Value)) / clusters
-	dram := float64(w.DRAMRead+w.DRAMWrite) / (c.DRAM.GBs.Value * 1e9) * c.ClockMHz.Value * 1e6
+	dram := float64(w.DRAMRead+w.DRAMWrite) / (c.DRAM.Sustained() * 1e9) * c.ClockMHz.Value * 1e6
 	w.Interval = max(array/cores, vector, dram)
 	if c.Array.WeightSets.Int() < 2 {
 		array += loads

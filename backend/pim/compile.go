@@ -292,8 +292,12 @@ func (p *plan) skeleton(opt Options, m *layout) (*isa.Program, error) {
 		}
 	}
 	prog.DRAMBytes = end
-	if have := p.chip.DRAM.Bytes.Int(); end > have {
+	have := p.chip.DRAM.Bytes.Int()
+	if end > have {
 		return nil, fmt.Errorf("model %q with its inputs, outputs and spilled tensors takes %d bytes of DRAM, %s has %d", p.g.Name, end, p.chip.Name, have)
+	}
+	if own := end - m.bytes; own > 0 { // of each copy; constants are read by all
+		prog.Replicas = int(min(int64(prog.Replicas), (have-m.bytes)/own))
 	}
 	if prog.Quant == "" {
 		prog.Quant = p.quant()

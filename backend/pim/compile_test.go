@@ -39,7 +39,7 @@ func manyChip() *arch.Chip {
 	c.Vector = arch.Vector{Lanes: fig(16), F32Lanes: fig(8), StartCycles: fig(4), MACsPerLane: fig(4), F32OpsPerSpecial: fig(8)}
 	c.NoC = arch.NoC{LinkBytes: fig(16), HopCycles: fig(2)}
 	c.DieLink = arch.Link{GBs: fig(16), LatencyNS: fig(50)}
-	c.DRAM = arch.DRAM{Kind: arch.Text{Value: "test"}, Bytes: fig(1 << 30), ChannelsPerDie: fig(1), GBs: fig(8), LatencyNS: fig(100)}
+	c.DRAM = arch.DRAM{Kind: arch.Text{Value: "test"}, Bytes: fig(1 << 30), ChannelsPerDie: fig(1), GBs: fig(8), Ceiling: fig(1), LatencyNS: fig(100)}
 	return c
 }
 

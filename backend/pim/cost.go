@@ -54,7 +54,7 @@ func places(b box) (n, channels int64) {
 
 // dramCycles returns the cycles that the channels of one die take for n bytes.
 func dramCycles(c *arch.Chip, n int64) int64 {
-	perDie := c.DRAM.GBs.Value / c.Dies.Value * 1e9
+	perDie := c.DRAM.Sustained() / c.Dies.Value * 1e9
 	return int64(float64(n) / perDie * c.ClockMHz.Value * 1e6)
 }
 

@@ -43,7 +43,7 @@ func ratesOf(c *arch.Chip) rates {
 		spRead: c.Scratchpad.ReadBytes.Int(), spWrite: c.Scratchpad.WriteBytes.Int(),
 		lanes: c.Vector.Lanes.Int(), f32Lanes: c.Vector.F32Lanes.Int(), macsPerLane: c.Vector.MACsPerLane.Int(),
 		start: c.Vector.StartCycles.Int(), special: c.Vector.F32OpsPerSpecial.Int(),
-		dramPSPerByte: 1000 / (c.DRAM.GBs.Value / c.Dies.Value), dramLatency: int64(math.Round(c.DRAM.LatencyNS.Value * 1000)),
+		dramPSPerByte: 1000 / (c.DRAM.Sustained() / c.Dies.Value), dramLatency: int64(math.Round(c.DRAM.LatencyNS.Value * 1000)),
 		linkPSPerByte: 1000 / c.DieLink.GBs.Value, linkLatency: int64(math.Round(c.DieLink.LatencyNS.Value * 1000)),
 	}
 	r.meshRows = (r.perDie + r.meshCols - 1) / r.meshCols

@@ -84,7 +84,22 @@ func conclude(rs []*runtime.Result, steady bool) string {
 	if best.LatencyS > 1.05*worst.LatencyS {
 		s += fmt.Sprintf(" %s takes it %s longer.", what, Times(best.LatencyS/worst.LatencyS))
 	} else if worst.LatencyS > 1.05*best.LatencyS {
-		s += fmt.Sprintf(" %s is also %s faster.", what, Times(worst.LatencyS/best.LatencyS))
+		s += fmt.Sprintf(" %s is also %s faster%s.", what, Times(worst.LatencyS/best.LatencyS), launching(worst))
 	}
 	return s
+}
+
+// launching says how much of a run goes into kernels that take no longer than their
+// launch, where it is half or more.
+func launching(r *runtime.Result) string {
+	t := 0.0
+	for i := range r.Layers {
+		if r.Layers[i].Bound == "launch" {
+			t += r.Layers[i].TimeS
+		}
+	}
+	if t < r.LatencyS/2 {
+		return ""
+	}
+	return fmt.Sprintf("; %s of %s's %s are kernels that take no longer than their launch", Unit(t, "s"), r.Target, Unit(r.LatencyS, "s"))
 }

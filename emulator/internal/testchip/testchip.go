@@ -25,7 +25,7 @@ func New(dies, clustersPerDie int) *arch.Chip {
 			MACEnergyFJ: fig(150), MACsPerLane: fig(4), F32OpsPerSpecial: fig(10)},
 		NoC:     arch.NoC{LinkBytes: fig(8), HopCycles: fig(2), EnergyFJBitHop: fig(100)},
 		DieLink: arch.Link{GBs: fig(4), LatencyNS: fig(50), EnergyFJBit: fig(500)},
-		DRAM:    arch.DRAM{Bytes: fig(1 << 30), ChannelsPerDie: fig(1), GBs: fig(float64(2 * dies)), LatencyNS: fig(100), EnergyFJBit: fig(4000)},
+		DRAM:    arch.DRAM{Bytes: fig(1 << 30), ChannelsPerDie: fig(1), GBs: fig(float64(2 * dies)), Ceiling: fig(1), LatencyNS: fig(100), EnergyFJBit: fig(4000)},
 		Power:   arch.Power{StaticW: fig(0.01), TDPW: fig(1)},
 	}
 }
