@@ -3,14 +3,17 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"situ/backend/gpu"
+	"situ/backend/pim"
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
 )
@@ -400,6 +403,64 @@ func TestHostAround(t *testing.T) {
 	}
 }
 
+// TestHostBatchOutputs identifies the outputs of a batch one by one where the host makes
+// some that have no dimension for entries.
+func TestHostBatchOutputs(t *testing.T) {
+	ctx := context.Background()
+	card, err := OpenTarget("corsair-card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, shape := range map[string][]int{"ReduceSum(wave) y": {}, "Reshape(wave, rows) y": {4, 8}} {
+		g := newGraph()
+		g.p.Input = append(g.p.Input, infoOf("x", float, 1, 16))
+		g.weights("w", 16, 32)
+		g.node("MatMul(x, w) h", nil)
+		g.node("Sin(h) wave", nil)
+		g.list("rows", 4, 8)
+		attrs := map[string]any{}
+		if len(shape) == 0 {
+			attrs["keepdims"] = 0
+		}
+		g.node(end, attrs)
+		g.p.Output = append(g.p.Output, infoOf("y", float, shape...))
+		m := g.model(t)
+		sets := make([][]*ir.Tensor, 3)
+		for k := range sets {
+			if sets[k], err = synthetic(m.Graph, uint64(k)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := prepare(ctx, m, QuantOptions{}, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.compile(card, pim.Latency); err != nil {
+			t.Fatal(err)
+		}
+		b, err := p.batch(len(sets))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := b.compareOn(ctx, card, p, sets, CompareOptions{Batches: []int{len(sets)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Agreement.BitExact || len(r.Outputs) != len(sets) {
+			t.Fatalf("%s: %+v, outputs %+v", end, r.Agreement, r.Outputs)
+		}
+		for k, o := range r.Outputs {
+			want, err := evaluate(ctx, p.Fixed, sets[k])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Name != fmt.Sprintf("y[%d]", k) || !slices.Equal(o.Shape, shape) || o.SHA256 != hash(want[0]) {
+				t.Errorf("%s: output %+v", end, o)
+			}
+		}
+	}
+}
+
 // TestHostWithoutTarget refuses models of which nothing is left, with the reason.
 func TestHostWithoutTarget(t *testing.T) {
 	g := newGraph()
@@ -416,6 +477,12 @@ func TestHostWithoutTarget(t *testing.T) {
 	}
 	if _, err := p.compile(card, 0); !errors.Is(err, errAllHost) || !strings.Contains(err.Error(), `"n_at" (NonZero)`) {
 		t.Errorf("compiling nothing gives %v", err)
+	}
+	if _, err := NewPricer(p, card.Chip); !errors.Is(err, errAllHost) {
+		t.Errorf("a pricer of nothing gives %v", err)
+	}
+	if _, err := Price(context.Background(), p, card.Chip, 0, true); !errors.Is(err, errAllHost) {
+		t.Errorf("pricing nothing gives %v", err)
 	}
 	in := []*ir.Tensor{ir.NewTensor(ir.F32, []int{4}, []float32{0, 1, 0, 2})}
 	got, err := emulate(context.Background(), p, card, in)
