@@ -311,11 +311,17 @@ func (p *Prepared) hosts(f Fallback) bool {
 
 // hostWarnings says what a program that stands alone leaves out.
 func (p *Prepared) hostWarnings() []string {
-	r := &Result{}
-	p.describeHost(r)
-	if r.Host == nil {
+	nodes := p.hostNodes()
+	if nodes == "" {
 		return nil
 	}
+	return []string{"the program holds the target's part of the model alone, without " + nodes + ", which the host runs: run the model itself for its outputs"}
+}
+
+// hostNodes lists the operators that the host runs, "" when there are none.
+func (p *Prepared) hostNodes() string {
+	r := &Result{}
+	p.describeHost(r)
 	var parts []string
 	for _, f := range r.Fallback {
 		if f.On == OnHost {
@@ -326,8 +332,7 @@ func (p *Prepared) hostWarnings() []string {
 	if len(parts) > shown {
 		parts = append(parts[:shown], fmt.Sprintf("and %d more", len(parts)-shown))
 	}
-	return []string{"the program holds the target's part of the model alone, without " + strings.Join(parts, ", ") +
-		", which the host runs: run the model itself for its outputs"}
+	return strings.Join(parts, ", ")
 }
 
 // leftToHost says why a model has an end that the host runs, "" when it has none.
