@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	"situ/backend/gpu"
 	"situ/backend/pim"
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
+	"situ/ir/irtest"
+	"situ/passes"
 )
 
 // graphOf builds an ONNX graph for the tests of what the host does.
@@ -492,5 +495,58 @@ func TestHostWithoutTarget(t *testing.T) {
 	out, err := p.finish(context.Background(), [][]*ir.Tensor{in}, [][]*ir.Tensor{got})
 	if err != nil || len(out[0]) != 1 || out[0][0].Numel() != 2 {
 		t.Errorf("the host alone gives %v, %v", out, err)
+	}
+}
+
+// TestHostParts leaves random operators of random quantised networks to the host: values
+// of all types cross to it and back, and the bits are those of the whole graph.
+func TestHostParts(t *testing.T) {
+	ctx := context.Background()
+	chip, err := OpenTarget("edge-dimc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, ran := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{MaxDim: 8, MaxElems: 2048})
+		p, err := Prepare(ctx, &Model{Name: "random", Graph: g}, QuantOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Fixed.Ops {
+			if rapid.IntRange(0, 4).Draw(t, "refused") == 0 {
+				p.refused = append(p.refused, i)
+			}
+		}
+		p.parts = passes.Split(p.Fixed, p.refused)
+		p.Chip = p.parts.Chip.Graph
+		in, err := synthetic(g, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := emulate(ctx, p, chip, in)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, p.Fixed)
+		}
+		want, err := evaluate(ctx, p.Fixed, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Chip != nil {
+			ran++
+		}
+		for _, id := range p.parts.After.In {
+			if p.Fixed.Type(id).IsQuantised() && slices.Contains(p.parts.Chip.Out, id) {
+				codes++
+			}
+		}
+		for i := range want {
+			if !sameBits(got[i], want[i]) {
+				t.Fatalf("output %d has other bits; the host runs %v of\n%v", i, p.parts.Host, p.Fixed)
+			}
+		}
+	})
+	if ran == 0 || codes == 0 {
+		t.Errorf("%d networks had a part on the chip, %d codes went to the host", ran, codes)
 	}
 }
