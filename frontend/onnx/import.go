@@ -361,7 +361,11 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		if im.eager == nil {
 			return
 		}
-		if err := im.settle(c.out); err != nil {
+		err := im.settle(c.out)
+		if err == nil {
+			err = im.hold(n)
+		}
+		if err != nil {
 			im.faults.addf("node %s: %v", nodeName(n), err)
 			for _, name := range n.Output {
 				delete(im.env, name) // so that those that read it say nothing
