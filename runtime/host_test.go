@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"situ/backend/gpu"
 	"situ/backend/pim"
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
@@ -162,6 +161,16 @@ func detector() *graphOf {
 	return g
 }
 
+// emulateOn returns what emulates the target's part of a model; without llc, which
+// kernels need, the test is skipped.
+func emulateOn(t *testing.T, target *Target) func(context.Context, *Prepared, *Target, []*ir.Tensor) ([]*ir.Tensor, error) {
+	if target.GPU == nil {
+		return emulate
+	}
+	needLLC(t)
+	return emulateKernels
+}
+
 // TestDetector holds a detector with suppression inside to the evaluator's bits on a
 // chip and as kernels, and what the report says of its host.
 func TestDetector(t *testing.T) {
@@ -194,24 +203,18 @@ func TestDetector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := emulate
-		if target.GPU != nil {
-			if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-				t.Log("no llc: kernels are not run")
-				continue
+		t.Run(on, func(t *testing.T) {
+			got, err := emulateOn(t, target)(ctx, p, target, in)
+			if err != nil {
+				t.Fatal(err)
 			}
-			run = emulateKernels
-		}
-		got, err := run(ctx, p, target, in)
-		if err != nil {
-			t.Fatalf("%s: %v", on, err)
-		}
-		for i := range ref {
-			d := compare(got[i], ref[i], 0)
-			if !sameBits(got[i], ref[i]) && !(target.GPU != nil && d.maxRel <= lastBits) {
-				t.Errorf("%s: operand %d of the host differs in %d elements", on, i, d.beyond)
+			for i := range ref {
+				d := compare(got[i], ref[i], 0)
+				if !sameBits(got[i], ref[i]) && !(target.GPU != nil && d.maxRel <= lastBits) {
+					t.Errorf("operand %d of the host differs in %d elements", i, d.beyond)
+				}
 			}
-		}
+		})
 	}
 	card, err := OpenTarget("corsair-card")
 	if err != nil {
@@ -360,49 +363,44 @@ func TestHostAround(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := emulate
-		if target.GPU != nil {
-			if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-				continue
-			}
-			run = emulateKernels
-		}
-		p, err := prepare(ctx, m, QuantOptions{}, sets)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, in := range sets {
-			got, err := run(ctx, p, target, in)
-			if err != nil {
-				t.Fatalf("%s: %v", on, err)
-			}
-			want, err := evaluate(ctx, p.Fixed, in)
+		t.Run(on, func(t *testing.T) {
+			p, err := prepare(ctx, m, QuantOptions{}, sets)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameBits(got[0], want[0]) {
-				t.Errorf("%s: other bits than the evaluator's", on)
+			for _, in := range sets {
+				got, err := emulateOn(t, target)(ctx, p, target, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := evaluate(ctx, p.Fixed, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !sameBits(got[0], want[0]) {
+					t.Error("other bits than the evaluator's")
+				}
 			}
-		}
-		r := &Result{}
-		p.describeHost(r)
-		if r.Host == nil || r.Host.BytesFrom != 8*8 || r.Host.BytesTo != 4*8*16 || !(r.Host.Share > 0 && r.Host.Share < 0.2) {
-			t.Errorf("%s: host %+v, want 64 bytes from it, 512 to it and a small share", on, r.Host)
-		}
-		if target.Chip == nil {
-			continue
-		}
-		b, err := p.batch(len(sets))
-		if err != nil {
-			t.Fatal(err)
-		}
-		many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if many.Agreement == nil || !many.Agreement.BitExact || many.Batch != len(sets) {
-			t.Errorf("a batch of %d: %+v", many.Batch, many.Agreement)
-		}
+			r := &Result{}
+			p.describeHost(r)
+			if r.Host == nil || r.Host.BytesFrom != 8*8 || r.Host.BytesTo != 4*8*16 || !(r.Host.Share > 0 && r.Host.Share < 0.2) {
+				t.Errorf("host %+v, want 64 bytes from it, 512 to it and a small share", r.Host)
+			}
+			if target.Chip == nil {
+				return
+			}
+			b, err := p.batch(len(sets))
+			if err != nil {
+				t.Fatal(err)
+			}
+			many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if many.Agreement == nil || !many.Agreement.BitExact || many.Batch != len(sets) {
+				t.Errorf("a batch of %d: %+v", many.Batch, many.Agreement)
+			}
+		})
 	}
 }
 
