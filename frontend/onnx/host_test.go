@@ -254,6 +254,24 @@ func TestHostBounds(t *testing.T) {
 	}
 }
 
+// TestNestedLeavesNoInputs: what the file states of values in a nested graph that is
+// left to the host makes no inputs.
+func TestNestedLeavesNoInputs(t *testing.T) {
+	g := loopOf("", node("NonZero(a) q"), node("Cast(q) f", intAttr("to", 1)), node("ReduceMax(f) r", intAttr("keepdims", 0)),
+		node("Identity(a) b"), node("Less(r, ten) on"))
+	for _, n := range g.Node {
+		if n.OpType == "Loop" { // twice, so that the body is translated
+			n.Input[0], n.Input[1] = "twice", ""
+		}
+	}
+	g.Initializer = append(g.Initializer, int64Init("twice", 2))
+	g.ValueInfo = append(g.ValueInfo, valueInfo("r"), valueInfo("f", 3))
+	graph, h, out, err := runHost(t, context.Background(), g, []*ir.Tensor{scalars(ir.F32, 1)})
+	if err != nil || len(graph.Inputs) != 1 || len(h.Nodes) == 0 || len(out) != len(h.Outputs) {
+		t.Errorf("%d inputs, outputs %v, %v", len(graph.Inputs), out, err)
+	}
+}
+
 // TestNodesOnHost executes the standard's own tests of single operators node by
 // node: those that the importer passes with constants must give the recorded results.
 func TestNodesOnHost(t *testing.T) {
