@@ -315,6 +315,25 @@ func TestStateCorners(t *testing.T) {
 	}
 }
 
+// TestStateErrors: a state that grows along a dimension of more than the last four is
+// refused with what to do.
+func TestStateErrors(t *testing.T) {
+	g := &ir.Graph{Name: "deep"}
+	past, x := g.AddInput("past", ir.TypeOf(ir.F32, 1, 6, 2, 2, 2)), g.AddInput("x", ir.TypeOf(ir.F32, 1, 2, 2, 2, 2))
+	y, err := g.Add(ir.Concat, "present", &ir.AxisAttr{Axis: 1}, past, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Outputs = []ir.ValueID{y}
+	s, err := ir.StateOf(g, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compile(g, manyChip(), Options{States: []ir.State{s}}); err == nil || !strings.Contains(err.Error(), "--state none") {
+		t.Errorf("a state of five dimensions that grows along the second: %v", err)
+	}
+}
+
 // TestStatePlacement: check finds a state that something else overwrites, or that does
 // not live from the first step to the last.
 func TestStatePlacement(t *testing.T) {
