@@ -57,6 +57,9 @@ func StateOf(g *Graph, in, out int) (State, error) {
 		}
 		s.New, s.From = s.New-s.Rows, s.Rows
 	}
+	if s.Rows == 0 {
+		return fault("it holds no entries that a run could replace: give dimension %d of the input the size of the cache", s.Axis)
+	}
 	if s.New == 0 || s.Rows%s.New != 0 {
 		return fault("its %d entries are no multiple of the %d that a run replaces", s.Rows, s.New)
 	}

@@ -46,6 +46,7 @@ func TestStateOf(t *testing.T) {
 		{[]int{1, 8, 15, 64}, []int{1, 4, 3, 64}, false, State{}, "more than one dimension"},
 		{[]int{1, 8}, []int{8}, false, State{}, "as many dimensions"},
 		{nil, nil, false, State{}, "one at least"},
+		{[]int{1, 8, 0, 64}, []int{1, 8, 1, 64}, true, State{}, "holds no entries"},
 	} {
 		g := pairOf(t, "a", "b", tt.x, tt.y, tt.grown)
 		s, err := StateOf(g, 0, 0)

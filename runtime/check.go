@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,10 +118,11 @@ func findTests(root string) ([]string, error) {
 			return nil
 		}
 		dir := filepath.Dir(p)
-		if sets, _ := filepath.Glob(filepath.Join(dir, "test_data_set_*")); len(sets) > 0 {
+		sets, err := setsIn(dir)
+		if len(sets) > 0 {
 			out = append(out, dir)
 		}
-		return nil
+		return err
 	})
 	slices.Sort(out)
 	return out, err
@@ -142,15 +142,12 @@ type dataSet struct {
 }
 
 func readSets(dir string) ([]dataSet, error) {
-	dirs, err := filepath.Glob(filepath.Join(dir, "test_data_set_*"))
+	dirs, err := setsIn(dir)
 	if err != nil {
 		return nil, err
 	}
 	var sets []dataSet
 	for _, d := range dirs {
-		if st, err := os.Stat(d); err != nil || !st.IsDir() {
-			continue
-		}
 		s := dataSet{name: filepath.Base(d)}
 		if s.in, err = readSet(d, "input"); err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"situ/backend/gpu"
 	"situ/ir"
 )
 
@@ -13,9 +12,7 @@ import (
 // bits are not those of the evaluator's NaN, and a recording without: kernels that are
 // as good as the evaluator's bits must still meet what was recorded.
 func TestKernelsAgainstRecording(t *testing.T) {
-	if _, err := gpu.FindLLC(t.Context(), gpu.DefaultSM); err != nil {
-		t.Skip(err)
-	}
+	needLLC(t)
 	dir := sharedDir(t, "onnx", "models", "ort-dynamic-quantize-matmul")
 	sets, err := readSets(dir)
 	if err != nil {

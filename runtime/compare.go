@@ -168,25 +168,29 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 }
 
 // describeOutputs identifies the outputs of a batch: as one tensor each, or for each
-// entry where the host made them, whose shapes may differ. got are those of p.Fixed at
-// the given positions.
+// entry where the host made some, which need not have a dimension for entries nor be
+// of one shape. got are those of p.Fixed at the given positions.
 func (p *Prepared) describeOutputs(ctx context.Context, inputs, got [][]*ir.Tensor, positions []int) ([]Output, error) {
-	if p.Model.Host == nil {
+	of := namesOf(p.Model.Graph, positions)
+	if p.Model.Host == nil && !slices.ContainsFunc(got[0], func(t *ir.Tensor) bool { return len(t.Shape) == 0 || t.Shape[0] != 1 }) {
 		all, err := stack(got)
 		if err != nil {
 			return nil, err
 		}
-		return describe(namesOf(p.Model.Graph, positions), all), nil
+		return describe(of, all), nil
 	}
-	sets, err := p.finish(ctx, inputs, got)
-	if err != nil {
-		return nil, err
+	if p.Model.Host != nil {
+		var err error
+		if got, err = p.finish(ctx, inputs, got); err != nil {
+			return nil, err
+		}
+		of = p.Model.outputs()
 	}
 	var list []Output
-	for k, set := range sets {
-		names := slices.Clone(p.Model.outputs())
+	for k, set := range got {
+		names := slices.Clone(of)
 		for i := range names {
-			if len(sets) > 1 {
+			if len(got) > 1 {
 				names[i] = fmt.Sprintf("%s[%d]", names[i], k)
 			}
 		}

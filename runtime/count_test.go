@@ -11,6 +11,17 @@ import (
 	"situ/ir"
 )
 
+// needLLC skips a test of kernels where llc, which makes them, is not installed.
+func needLLC(t *testing.T) {
+	t.Helper()
+	switch _, err := gpu.FindLLC(t.Context(), gpu.DefaultSM); {
+	case errors.Is(err, gpu.ErrNoLLC):
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+}
+
 // onDevice compiles a model at a batch for a GPU and loads it.
 func onDevice(t testing.TB, model, target string, dims map[string]int64, batch int) (*emulation, *Prepared, []*ir.Tensor) {
 	t.Helper()

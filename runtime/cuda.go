@@ -150,7 +150,9 @@ func RunCUDA(ctx context.Context, name string, ordinal int, mo ModelOptions, q Q
 	}
 	r.Tensors = outputs[0]
 	r.Outputs = describe(m.outputs(), r.Tensors)
-	r.Warnings = append(r.Warnings, p.hostWarnings()...)
+	if nodes := p.hostNodes(); nodes != "" {
+		r.Warnings = append(r.Warnings, "the host runs "+nodes+", which is not part of the measured time")
+	}
 	return r, nil
 }
 

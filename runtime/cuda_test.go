@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"situ/backend/gpu"
 	"situ/backend/gpu/cuda"
 	"situ/backend/gpu/cuda/cudatest"
 )
@@ -17,11 +16,7 @@ import (
 // this machine's.
 func fakeDriver(t *testing.T, name string) *cudatest.Driver {
 	t.Helper()
-	if _, err := gpu.FindLLC(t.Context(), gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	needLLC(t)
 	fake := cudatest.New(name, 1<<30)
 	driver, err := cuda.Bind(fake.Lookup)
 	if err != nil {

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -132,9 +131,7 @@ func TestDescribedCounts(t *testing.T) {
 // come from DRAM once, and their time is the least it takes.
 func TestLlamaKernels(t *testing.T) {
 	ctx := context.Background()
-	if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-		t.Skip(err)
-	}
+	needLLC(t)
 	target, err := OpenTarget("h100")
 	if err != nil {
 		t.Fatal(err)

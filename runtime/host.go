@@ -85,7 +85,7 @@ func (p *Prepared) LeaveFor(c *arch.Chip) error {
 	if err := p.trying(func(g *ir.Graph) error { return pim.Takes(g, c) }); err != nil {
 		return fmt.Errorf("model %s on %s: %w", p.Model.Name, c.Name, err)
 	}
-	if w := p.onHost(); w != "" {
+	if w := p.hostNodes(); w != "" {
 		p.Warnings = append(p.Warnings, "figures are of the target's part of the model alone, without "+w+", which the host runs")
 	}
 	return nil
@@ -324,20 +324,17 @@ func (p *Prepared) hosts(f Fallback) bool {
 
 // hostWarnings says what a program that stands alone leaves out.
 func (p *Prepared) hostWarnings() []string {
-	if w := p.onHost(); w != "" {
-		return []string{"the program holds the target's part of the model alone, without " + w +
-			", which the host runs: run the model itself for its outputs"}
+	nodes := p.hostNodes()
+	if nodes == "" {
+		return nil
 	}
-	return nil
+	return []string{"the program holds the target's part of the model alone, without " + nodes + ", which the host runs: run the model itself for its outputs"}
 }
 
-// onHost names what the host runs, "" when it is nothing.
-func (p *Prepared) onHost() string {
+// hostNodes lists the operators that the host runs, "" when there are none.
+func (p *Prepared) hostNodes() string {
 	r := &Result{}
 	p.describeHost(r)
-	if r.Host == nil {
-		return ""
-	}
 	var parts []string
 	for _, f := range r.Fallback {
 		if f.On == OnHost {

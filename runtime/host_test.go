@@ -3,16 +3,21 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
-	"situ/backend/gpu"
+	"situ/backend/pim"
 	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
+	"situ/ir/irtest"
+	"situ/passes"
 )
 
 // graphOf builds an ONNX graph for the tests of what the host does.
@@ -156,6 +161,16 @@ func detector() *graphOf {
 	return g
 }
 
+// emulateOn returns what emulates the target's part of a model; without llc, which
+// kernels need, the test is skipped.
+func emulateOn(t *testing.T, target *Target) func(context.Context, *Prepared, *Target, []*ir.Tensor) ([]*ir.Tensor, error) {
+	if target.GPU == nil {
+		return emulate
+	}
+	needLLC(t)
+	return emulateKernels
+}
+
 // TestDetector holds a detector with suppression inside to the evaluator's bits on a
 // chip and as kernels, and what the report says of its host.
 func TestDetector(t *testing.T) {
@@ -188,24 +203,18 @@ func TestDetector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := emulate
-		if target.GPU != nil {
-			if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-				t.Log("no llc: kernels are not run")
-				continue
+		t.Run(on, func(t *testing.T) {
+			got, err := emulateOn(t, target)(ctx, p, target, in)
+			if err != nil {
+				t.Fatal(err)
 			}
-			run = emulateKernels
-		}
-		got, err := run(ctx, p, target, in)
-		if err != nil {
-			t.Fatalf("%s: %v", on, err)
-		}
-		for i := range ref {
-			d := compare(got[i], ref[i], 0)
-			if !sameBits(got[i], ref[i]) && !(target.GPU != nil && d.maxRel <= lastBits) {
-				t.Errorf("%s: operand %d of the host differs in %d elements", on, i, d.beyond)
+			for i := range ref {
+				d := compare(got[i], ref[i], 0)
+				if !sameBits(got[i], ref[i]) && !(target.GPU != nil && d.maxRel <= lastBits) {
+					t.Errorf("operand %d of the host differs in %d elements", i, d.beyond)
+				}
 			}
-		}
+		})
 	}
 	card, err := OpenTarget("corsair-card")
 	if err != nil {
@@ -354,48 +363,101 @@ func TestHostAround(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := emulate
-		if target.GPU != nil {
-			if _, err := gpu.FindLLC(ctx, gpu.DefaultSM); errors.Is(err, gpu.ErrNoLLC) {
-				continue
+		t.Run(on, func(t *testing.T) {
+			p, err := prepare(ctx, m, QuantOptions{}, sets)
+			if err != nil {
+				t.Fatal(err)
 			}
-			run = emulateKernels
+			for _, in := range sets {
+				got, err := emulateOn(t, target)(ctx, p, target, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := evaluate(ctx, p.Fixed, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !sameBits(got[0], want[0]) {
+					t.Error("other bits than the evaluator's")
+				}
+			}
+			r := &Result{}
+			p.describeHost(r)
+			if r.Host == nil || r.Host.BytesFrom != 8*8 || r.Host.BytesTo != 4*8*16 || !(r.Host.Share > 0 && r.Host.Share < 0.2) {
+				t.Errorf("host %+v, want 64 bytes from it, 512 to it and a small share", r.Host)
+			}
+			if target.Chip == nil {
+				return
+			}
+			b, err := p.batch(len(sets))
+			if err != nil {
+				t.Fatal(err)
+			}
+			many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if many.Agreement == nil || !many.Agreement.BitExact || many.Batch != len(sets) {
+				t.Errorf("a batch of %d: %+v", many.Batch, many.Agreement)
+			}
+		})
+	}
+}
+
+// TestHostBatchOutputs identifies the outputs of a batch one by one where the host makes
+// some that have no dimension for entries.
+func TestHostBatchOutputs(t *testing.T) {
+	ctx := context.Background()
+	card, err := OpenTarget("corsair-card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, shape := range map[string][]int{"ReduceSum(wave) y": {}, "Reshape(wave, rows) y": {4, 8}} {
+		g := newGraph()
+		g.p.Input = append(g.p.Input, infoOf("x", float, 1, 16))
+		g.weights("w", 16, 32)
+		g.node("MatMul(x, w) h", nil)
+		g.node("Sin(h) wave", nil)
+		g.list("rows", 4, 8)
+		attrs := map[string]any{}
+		if len(shape) == 0 {
+			attrs["keepdims"] = 0
+		}
+		g.node(end, attrs)
+		g.p.Output = append(g.p.Output, infoOf("y", float, shape...))
+		m := g.model(t)
+		sets := make([][]*ir.Tensor, 3)
+		for k := range sets {
+			if sets[k], err = synthetic(m.Graph, uint64(k)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p, err := prepare(ctx, m, QuantOptions{}, sets)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, in := range sets {
-			got, err := run(ctx, p, target, in)
-			if err != nil {
-				t.Fatalf("%s: %v", on, err)
-			}
-			want, err := evaluate(ctx, p.Fixed, in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !sameBits(got[0], want[0]) {
-				t.Errorf("%s: other bits than the evaluator's", on)
-			}
-		}
-		r := &Result{}
-		p.describeHost(r)
-		if r.Host == nil || r.Host.BytesFrom != 8*8 || r.Host.BytesTo != 4*8*16 || !(r.Host.Share > 0 && r.Host.Share < 0.2) {
-			t.Errorf("%s: host %+v, want 64 bytes from it, 512 to it and a small share", on, r.Host)
-		}
-		if target.Chip == nil {
-			continue
+		if _, err := p.compile(card, pim.Latency); err != nil {
+			t.Fatal(err)
 		}
 		b, err := p.batch(len(sets))
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+		r, err := b.compareOn(ctx, card, p, sets, CompareOptions{Batches: []int{len(sets)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if many.Agreement == nil || !many.Agreement.BitExact || many.Batch != len(sets) {
-			t.Errorf("a batch of %d: %+v", many.Batch, many.Agreement)
+		if !r.Agreement.BitExact || len(r.Outputs) != len(sets) {
+			t.Fatalf("%s: %+v, outputs %+v", end, r.Agreement, r.Outputs)
+		}
+		for k, o := range r.Outputs {
+			want, err := evaluate(ctx, p.Fixed, sets[k])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Name != fmt.Sprintf("y[%d]", k) || !slices.Equal(o.Shape, shape) || o.SHA256 != hash(want[0]) {
+				t.Errorf("%s: output %+v", end, o)
+			}
 		}
 	}
 }
@@ -417,6 +479,12 @@ func TestHostWithoutTarget(t *testing.T) {
 	if _, err := p.compile(card, 0); !errors.Is(err, errAllHost) || !strings.Contains(err.Error(), `"n_at" (NonZero)`) {
 		t.Errorf("compiling nothing gives %v", err)
 	}
+	if _, err := NewPricer(p, card.Chip); !errors.Is(err, errAllHost) {
+		t.Errorf("a pricer of nothing gives %v", err)
+	}
+	if _, err := Price(context.Background(), p, card.Chip, 0, true); !errors.Is(err, errAllHost) {
+		t.Errorf("pricing nothing gives %v", err)
+	}
 	in := []*ir.Tensor{ir.NewTensor(ir.F32, []int{4}, []float32{0, 1, 0, 2})}
 	got, err := emulate(context.Background(), p, card, in)
 	if err != nil {
@@ -425,5 +493,58 @@ func TestHostWithoutTarget(t *testing.T) {
 	out, err := p.finish(context.Background(), [][]*ir.Tensor{in}, [][]*ir.Tensor{got})
 	if err != nil || len(out[0]) != 1 || out[0][0].Numel() != 2 {
 		t.Errorf("the host alone gives %v, %v", out, err)
+	}
+}
+
+// TestHostParts leaves random operators of random quantised networks to the host: values
+// of all types cross to it and back, and the bits are those of the whole graph.
+func TestHostParts(t *testing.T) {
+	ctx := context.Background()
+	chip, err := OpenTarget("edge-dimc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, ran := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g := irtest.Graph(t, irtest.Options{MaxDim: 8, MaxElems: 2048})
+		p, err := Prepare(ctx, &Model{Name: "random", Graph: g}, QuantOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Fixed.Ops {
+			if rapid.IntRange(0, 4).Draw(t, "refused") == 0 {
+				p.refused = append(p.refused, i)
+			}
+		}
+		p.parts = passes.Split(p.Fixed, p.refused)
+		p.Chip = p.parts.Chip.Graph
+		in, err := synthetic(g, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := emulate(ctx, p, chip, in)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, p.Fixed)
+		}
+		want, err := evaluate(ctx, p.Fixed, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Chip != nil {
+			ran++
+		}
+		for _, id := range p.parts.After.In {
+			if p.Fixed.Type(id).IsQuantised() && slices.Contains(p.parts.Chip.Out, id) {
+				codes++
+			}
+		}
+		for i := range want {
+			if !sameBits(got[i], want[i]) {
+				t.Fatalf("output %d has other bits; the host runs %v of\n%v", i, p.parts.Host, p.Fixed)
+			}
+		}
+	})
+	if ran == 0 || codes == 0 {
+		t.Errorf("%d networks had a part on the chip, %d codes went to the host", ran, codes)
 	}
 }

@@ -1,11 +1,14 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"situ/frontend/onnx"
@@ -78,7 +81,7 @@ func readInputs(path string) ([][]named, error) {
 	} else if len(set) > 0 {
 		return [][]named{set}, nil
 	}
-	dirs, err := filepath.Glob(filepath.Join(path, "test_data_set_*"))
+	dirs, err := setsIn(path)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +117,53 @@ func readInputs(path string) ([][]named, error) {
 		return nil, fmt.Errorf("%s: no input_K.pb, input_K.npy, test_data_set_* or other .npy and .pb files", path)
 	}
 	return sets, nil
+}
+
+// setsIn returns the test_data_set_* folders of a folder: those with a number in the
+// order of their numbers, which is that of steps, then others.
+func setsIn(dir string) ([]string, error) {
+	const prefix = "test_data_set_"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	number := func(path string) int {
+		if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), prefix)); err == nil && n >= 0 {
+			return n
+		}
+		return math.MaxInt
+	}
+	var sets []string
+	for _, e := range entries {
+		p := filepath.Join(dir, e.Name())
+		if st, err := os.Stat(p); err == nil && st.IsDir() && strings.HasPrefix(e.Name(), prefix) {
+			sets = append(sets, p)
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	return sets, nil
+}
+
+// bind puts a set of tensors into the order of the graph's inputs. A set may hold the
+// inputs, too, that became constants when the model was opened, with those values.
+func (m *Model) bind(set []named) ([]*ir.Tensor, error) {
+	if len(set) == len(m.Graph.Inputs)+len(m.constants) && len(m.constants) > 0 {
+		byName, err := match(m.inputNames, set)
+		if err != nil {
+			return nil, err
+		}
+		set = nil
+		for _, n := range byName {
+			c, constant := m.constants[n.name]
+			switch {
+			case !constant:
+				set = append(set, n)
+			case !sameBits(c, n.tensor):
+				return nil, fmt.Errorf("%s: input %q of model %q is not the same as in the first set, on which shapes or branches of the model depend: run these inputs by themselves", n.path, n.name, m.Name)
+			}
+		}
+	}
+	return bind(m.Graph, set)
 }
 
 // bind puts a set of tensors into the order of the graph's inputs, by name where

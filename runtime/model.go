@@ -47,7 +47,9 @@ type Model struct {
 
 	States []ir.State // what programs keep from run to run
 
-	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
+	given      []named               // what remains of ModelOptions.inputs for the graph's inputs, in order
+	constants  map[string]*ir.Tensor // of ModelOptions.inputs, those that are constants of the graph
+	inputNames []string              // of the model as it came
 }
 
 // batch returns how many inputs a run of the model is known to take.
@@ -146,16 +148,20 @@ func openFile(path string, size int64, o ModelOptions) (*Model, error) {
 }
 
 func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
-	given, err := match(parsed, o.inputs)
+	for _, in := range parsed.Inputs() {
+		m.inputNames = append(m.inputNames, in.GetName())
+	}
+	given, err := match(m.inputNames, o.inputs)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	g, host, given, err := importGiven(parsed, given, o)
+	s, err := importGiven(parsed, given, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
+	g := s.graph
 	g.Name = m.Name
-	m.Graph, m.Host, m.given = g, host, given
+	m.Graph, m.Host, m.given, m.constants = g, s.host, s.given, s.constants
 	if o.Dims != nil {
 		m.bound = o.Dims
 	}
@@ -166,27 +172,26 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	return m, nil
 }
 
-// match names tensors after the model's inputs: by their own names where each is
+// match names tensors after the inputs of a model: by their own names where each is
 // the name of an input, by position otherwise.
-func match(parsed *onnx.Model, set []named) ([]named, error) {
+func match(inputs []string, set []named) ([]named, error) {
 	if set == nil {
 		return nil, nil
 	}
-	inputs := parsed.Inputs()
 	if len(inputs) != len(set) {
 		var names []string
 		for _, in := range inputs {
-			names = append(names, strconv.Quote(in.GetName()))
+			names = append(names, strconv.Quote(in))
 		}
 		return nil, fmt.Errorf("it takes %d inputs (%s), %d given", len(inputs), strings.Join(names, ", "), len(set))
 	}
 	byName := make([]named, len(set))
 	for i, in := range inputs {
-		k := slices.IndexFunc(set, func(n named) bool { return n.name == in.GetName() })
+		k := slices.IndexFunc(set, func(n named) bool { return n.name == in })
 		if k < 0 {
 			byName = slices.Clone(set)
 			for i, in := range inputs {
-				byName[i].name = in.GetName()
+				byName[i].name = in
 			}
 			break
 		}
@@ -204,9 +209,8 @@ const smallModel = 200
 // branches it has to be a constant, the same in every run. Integer scalars
 // beside other inputs, such as a sample rate, are taken so first; then no input
 // is; and for small models all but the first. Where a graph of the whole model is
-// had by none of these, what depends on data is left to the host. It returns the
-// inputs that are left.
-func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, *onnx.Host, []named, error) {
+// had by none of these, what depends on data is left to the host.
+func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*imported, error) {
 	scalar := func(i int) bool { t := given[i].tensor; return len(t.Shape) == 0 && t.DType.IsInt() }
 	tries := []func(i int) bool{
 		scalar,
@@ -225,7 +229,7 @@ func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, 
 	if len(parsed.Proto.GetGraph().GetNode()) > smallModel || given == nil {
 		tries = tries[:len(tries)-1]
 	}
-	var first *split
+	var first *imported
 	var fault error
 	for _, constant := range tries {
 		opt := onnx.ImportOptions{Dims: o.Dims, InputShapes: map[string][]int{}, Values: map[string]*ir.Tensor{}}
@@ -241,22 +245,23 @@ func importGiven(parsed *onnx.Model, given []named, o ModelOptions) (*ir.Graph, 
 		g, host, err := onnx.ImportHost(parsed, opt)
 		switch {
 		case err == nil && host == nil:
-			return g, nil, left, nil
+			return &imported{g, nil, left, opt.Values}, nil
 		case err == nil && first == nil:
-			first = &split{g, host, left}
+			first = &imported{g, host, left, opt.Values}
 		case err != nil && fault == nil:
 			fault = err
 		}
 	}
 	if first == nil {
-		return nil, nil, nil, fault
+		return nil, fault
 	}
-	return first.graph, first.host, first.given, nil
+	return first, nil
 }
 
-// split is a model of which the host runs an end.
-type split struct {
-	graph *ir.Graph
-	host  *onnx.Host
-	given []named
+// imported is a model as importGiven found it.
+type imported struct {
+	graph     *ir.Graph
+	host      *onnx.Host            // that runs an end, or nil
+	given     []named               // for the graph's inputs
+	constants map[string]*ir.Tensor // the other inputs
 }

@@ -143,7 +143,11 @@ func exampleGraphs(dir string, in []named) []*Model {
 	if err != nil || len(in) < 2 {
 		return graphs
 	}
-	set, err := match(parsed, in)
+	var names []string
+	for _, i := range parsed.Inputs() {
+		names = append(names, i.GetName())
+	}
+	set, err := match(names, in)
 	if err != nil {
 		return graphs
 	}

@@ -44,6 +44,7 @@ type Prepared struct {
 	programs map[programKey]*compiled
 	refused  []int         // operators of Fixed that a target does not take
 	parts    *passes.Parts // nil when there are none
+	unkept   []string      // why other states of Model are not kept
 	spent    []int64       // elementary operations of the nodes that depend on data, nil before a run
 }
 
@@ -139,7 +140,7 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 			return z, fmt.Errorf("calibration inputs: %w", err)
 		}
 		for _, s := range sets[:min(limit, len(sets))] {
-			in, err := bind(m.Graph, s)
+			in, err := m.bind(s)
 			if err != nil {
 				return z, fmt.Errorf("calibration inputs: %w", err)
 			}

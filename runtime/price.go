@@ -47,6 +47,9 @@ type Pricer struct {
 
 // NewPricer returns a Pricer of a prepared model; chip may be any chip.
 func NewPricer(p *Prepared, chip *arch.Chip) (*Pricer, error) {
+	if p.Chip == nil {
+		return nil, fmt.Errorf("model %s: %w", p.Model.Name, p.allHost())
+	}
 	planner, err := pim.NewPlanner(p.Chip, chip, p.States...)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", p.Model.Name, err)
@@ -104,6 +107,9 @@ func price(ctx context.Context, chip *arch.Chip, clusters int, steady bool, comp
 
 // fresh compiles without looking at or filling the cache of programs.
 func (p *Prepared) fresh(t *Target, o pim.Options) (*compiled, error) {
+	if p.Chip == nil {
+		return nil, fmt.Errorf("model %s: %w", p.Model.Name, p.allHost())
+	}
 	prog, err := pim.Compile(p.Chip, t.Chip, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s on %s: %w", p.Model.Name, t.Name, err)

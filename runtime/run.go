@@ -131,7 +131,8 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, sets [][]named, q Q
 	for i := range p.Outputs {
 		names = append(names, p.Outputs[i].Name)
 	}
-	inputs, warnings, err := chooseInputs(&Model{Name: p.Model, Graph: g}, sets[0], q, o.Mode)
+	m := &Model{Name: p.Model, Graph: g}
+	inputs, warnings, err := chooseInputs(m, sets[0], q, o.Mode)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func runFile(ctx context.Context, p *isa.Program, t *Target, sets [][]named, q Q
 	for _, s := range p.States {
 		kept[s.Input] = true
 	}
-	steps, err := stepInputs(g, kept, inputs, sets, o)
+	steps, err := stepInputs(m, kept, inputs, sets, o)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"situ/backend/pim/isa"
 	"situ/ir"
@@ -54,7 +55,8 @@ func (p *Prepared) keepStates(states []ir.State) {
 			y = p.Fixed.Value(op.In[0]) // the input is given as codes
 		}
 		if x.Type.DType != y.Type.DType || !x.Type.Quant.Equal(y.Type.Quant) {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("input %q is %s and output %q %s: they are passed from run to run, not kept", x.Name, x.Type, y.Name, y.Type))
+			p.unkept = append(p.unkept, fmt.Sprintf("input %q is %s and output %q %s: they are passed from run to run, not kept", x.Name, x.Type, y.Name, y.Type))
+			p.Warnings = append(p.Warnings, p.unkept[len(p.unkept)-1])
 			continue
 		}
 		p.States = append(p.States, s)
@@ -65,7 +67,8 @@ func (p *Prepared) keepStates(states []ir.State) {
 // them over with each run.
 func (p *Prepared) passStates(n int) {
 	if p.States = nil; n > 0 {
-		p.Warnings = append(p.Warnings, "the host runs part of the model: states are passed from run to run, not kept")
+		p.unkept = []string{"the host runs part of the model: states are passed from run to run, not kept"}
+		p.Warnings = append(p.Warnings, p.unkept...)
 	}
 }
 
@@ -107,16 +110,19 @@ const maxSteps = 1 << 16
 
 // stepInputs is the function stepInputs for a prepared model.
 func (p *Prepared) stepInputs(inputs []*ir.Tensor, sets [][]named, o RunOptions) ([][]*ir.Tensor, error) {
+	if o.Steps > 1 && len(p.States) == 0 && len(p.unkept) > 0 {
+		return nil, fmt.Errorf("model %q keeps no state for %d steps to go on with: %s", p.Model.Name, o.Steps, strings.Join(p.unkept, "; "))
+	}
 	kept := map[int]bool{}
 	for _, s := range p.States {
 		kept[s.In] = true
 	}
-	return stepInputs(p.Model.Graph, kept, inputs, sets, o)
+	return stepInputs(p.Model, kept, inputs, sets, o)
 }
 
 // stepInputs returns the inputs of each step of a run: those of the first, and for
 // each later one those of the next set, or the last, with nil for what is kept.
-func stepInputs(g *ir.Graph, kept map[int]bool, inputs []*ir.Tensor, sets [][]named, o RunOptions) ([][]*ir.Tensor, error) {
+func stepInputs(m *Model, kept map[int]bool, inputs []*ir.Tensor, sets [][]named, o RunOptions) ([][]*ir.Tensor, error) {
 	steps := [][]*ir.Tensor{inputs}
 	switch {
 	case o.Steps <= 1:
@@ -124,7 +130,7 @@ func stepInputs(g *ir.Graph, kept map[int]bool, inputs []*ir.Tensor, sets [][]na
 	case o.Steps > maxSteps:
 		return nil, fmt.Errorf("%d steps, at most %d are run", o.Steps, maxSteps)
 	case len(kept) == 0:
-		return nil, fmt.Errorf("model %q keeps no state for %d steps to go on with: name its pairs by --state IN=OUT", g.Name, o.Steps)
+		return nil, fmt.Errorf("model %q keeps no state for %d steps to go on with: name its pairs by --state IN=OUT", m.Name, o.Steps)
 	case o.Mode == TimingOnly:
 		return steps, nil
 	}
@@ -132,7 +138,7 @@ func stepInputs(g *ir.Graph, kept map[int]bool, inputs []*ir.Tensor, sets [][]na
 		in := slices.Clone(inputs)
 		if set := sets[min(k, len(sets)-1)]; len(sets) > 1 {
 			var err error
-			if in, err = bind(g, set); err != nil {
+			if in, err = m.bind(set); err != nil {
 				return nil, fmt.Errorf("step %d: %w", k+1, err)
 			}
 		}

@@ -2,13 +2,20 @@ package runtime
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"situ/backend/pim"
 	"situ/backend/pim/isa"
+	"situ/frontend/onnx"
+	"situ/frontend/onnx/onnxpb"
 	"situ/ir"
 )
 
@@ -121,6 +128,73 @@ func TestStepsOfModels(t *testing.T) {
 	}
 }
 
+// TestStepsOfSets takes the inputs of steps from folders in the order of their numbers,
+// for a model of which one input became a constant.
+func TestStepsOfSets(t *testing.T) {
+	g := newGraph()
+	g.p.Input = append(g.p.Input, infoOf("n", int64s), infoOf("x", float, 4), infoOf("h_in", float, 1, 4))
+	g.list("first", 0)
+	g.list("one", 1)
+	g.node("Unsqueeze(n, first) width", nil)
+	g.node("Concat(one, width) shape", map[string]any{"axis": 0})
+	g.node("Reshape(x, shape) row", nil)
+	g.node("Add(row, h_in) h_out", nil)
+	g.node("Relu(h_out) y", nil)
+	g.p.Output = append(g.p.Output, infoOf("y", float, 1, 4), infoOf("h_out", float, 1, 4))
+	dir := t.TempDir()
+	write := func(path string, m proto.Message) {
+		t.Helper()
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	model := filepath.Join(dir, "model.onnx")
+	write(model, &onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}}, Graph: g.p})
+	const steps = 12
+	set := func(k int, n int64) {
+		in := []*ir.Tensor{ir.NewTensor(ir.I64, nil, []int64{n}), ir.NewTensor(ir.F32, []int{4}, []float32{1, 0, 0, float32(k)}), ir.Zeros(ir.F32, 1, 4)}
+		for i, name := range []string{"n", "x", "h_in"} {
+			write(filepath.Join(dir, fmt.Sprintf("test_data_set_%d", k), fmt.Sprintf("input_%d.pb", i)), onnx.EncodeTensor(name, in[i]))
+		}
+	}
+	for k := range steps {
+		set(k, 4)
+	}
+	sets, err := readInputs(dir)
+	if err != nil || len(sets) != steps {
+		t.Fatalf("%d sets, %v", len(sets), err)
+	}
+	for k, s := range sets {
+		if ir.Data[float32](s[1].tensor)[3] != float32(k) {
+			t.Errorf("set %d is %s", k, s[1].path)
+		}
+	}
+	run := func() (*RunReport, error) {
+		return RunModel(context.Background(), model, "edge-dimc", ModelOptions{States: []string{AutoStates}}, QuantOptions{Disable: []string{"quantise"}}, RunOptions{Inputs: dir, Steps: steps})
+	}
+	r, err := run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Result.Agreement.BitExact || len(r.Outputs) != 1 {
+		t.Fatalf("%+v, %d outputs", r.Result.Agreement, len(r.Outputs))
+	}
+	if got, want := ir.Data[float32](r.Outputs[0]), []float32{steps, 0, 0, steps * (steps - 1) / 2}; !slices.Equal(got, want) {
+		t.Errorf("after %d steps %v, want %v", steps, got, want)
+	}
+	set(5, 2)
+	if _, err := run(); err == nil || !strings.Contains(err.Error(), `step 6: `) || !strings.Contains(err.Error(), `input "n" of model`) {
+		t.Errorf("another constant in step 6: %v", err)
+	}
+}
+
 func TestStateErrors(t *testing.T) {
 	run := func(states []string, o RunOptions) error {
 		_, err := RunModel(context.Background(), "digits", "edge-dimc", ModelOptions{States: states}, QuantOptions{}, o)
@@ -146,5 +220,34 @@ func TestStateErrors(t *testing.T) {
 		if s, err := statesOf(g, tt.words); err != nil || len(s) != tt.n {
 			t.Errorf("%v: %+v, %v; want %d", tt.words, s, err, tt.n)
 		}
+	}
+}
+
+// TestStepsWithHost says why a model of which the host runs part keeps no state.
+func TestStepsWithHost(t *testing.T) {
+	g := newGraph()
+	g.p.Input = append(g.p.Input, infoOf("x", float, 1, 4), infoOf("h_in", float, 1, 4))
+	g.weights("w", 4, 4)
+	g.node("MatMul(x, w) xw", nil)
+	g.node("Add(xw, h_in) h_out", nil)
+	g.node("Sin(h_out) y", nil)
+	g.p.Output = append(g.p.Output, infoOf("y", float, 1, 4), infoOf("h_out", float, 1, 4))
+	b, err := proto.Marshal(&onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}}, Graph: g.p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(t.TempDir(), "m.onnx")
+	if err := os.WriteFile(model, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(steps int) (*RunReport, error) {
+		return RunModel(context.Background(), model, "edge-dimc", ModelOptions{States: []string{AutoStates}}, QuantOptions{}, RunOptions{Steps: steps})
+	}
+	r, err := run(1)
+	if err != nil || len(r.Outputs) != 2 || r.Result.State != nil || r.Result.Host == nil || !r.Result.Agreement.BitExact {
+		t.Fatalf("one step gives %+v, %v", r, err)
+	}
+	if _, err := run(2); err == nil || !strings.Contains(err.Error(), "the host runs part of the model") {
+		t.Errorf("two steps: %v", err)
 	}
 }

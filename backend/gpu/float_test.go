@@ -76,6 +76,16 @@ func TestFloat(t *testing.T) {
 		out(ir.LogSoftmax, &ir.AxisAttr{Axis: axis}, x)
 		out(ir.LRN, &ir.LRNAttr{Axis: axis, Size: 4 + axis, Alpha: 1e-2, Beta: 0.75, Bias: 1}, x)
 	}
+	alone, err := g.Add(ir.Reshape, "alone", &ir.ShapeAttr{Shape: []int{2, n / 2, 1}}, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []ir.OpKind{ir.Softmax, ir.LogSoftmax} { // loops of one step, of which compilers make other instructions
+		out(k, &ir.AxisAttr{Axis: 2}, alone)
+	}
+	for _, k := range []ir.OpKind{ir.ReduceMean, ir.ReduceSum, ir.ReduceMax, ir.ReduceMin} {
+		out(k, &ir.ReduceAttr{Axes: []int{2}}, alone)
+	}
 	p, err := Compile(g, a)
 	if err != nil {
 		t.Fatal(err)

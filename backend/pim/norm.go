@@ -20,11 +20,7 @@ func (l *lowering) layerNorm() error {
 	if isF32(l.outType()) {
 		return errors.New("in float32 is spelt out by the pass legalise, which is disabled")
 	}
-	cx, err := code8Of(l.inType(0), nil)
-	if err != nil {
-		return err
-	}
-	cy, err := code8Of(l.outType(), nil)
+	cx, cy, err := l.codes8()
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,14 @@ type code8 struct {
 	lo, hi byte // codes that an activation allows
 }
 
+// codes8 describes the 8-bit types of the first operand and of the result.
+func (l *lowering) codes8() (x, y code8, err error) {
+	if x, err = code8Of(l.inType(0), nil); err == nil {
+		y, err = code8Of(l.outType(), nil)
+	}
+	return x, y, err
+}
+
 // code8Of describes the 8-bit type t narrowed by act, which may be nil.
 func code8Of(t ir.Type, act *ir.Act) (code8, error) {
 	if !t.IsQuantised() || t.DType.Bits() > 8 || !t.Quant.IsPerTensor() {
@@ -194,11 +202,7 @@ func (l *lowering) requantize() error {
 	if err != nil {
 		return err
 	}
-	cx, err := code8Of(l.inType(0), nil)
-	if err != nil {
-		return err
-	}
-	cy, err := code8Of(l.outType(), nil)
+	cx, cy, err := l.codes8()
 	if err != nil {
 		return err
 	}
@@ -254,11 +258,7 @@ func (l *lowering) softmax() error {
 	}
 	rank := len(l.outType().Shape)
 	if !isF32(l.outType()) {
-		cx, err := code8Of(l.inType(0), nil)
-		if err != nil {
-			return err
-		}
-		cy, err := code8Of(l.outType(), nil)
+		cx, cy, err := l.codes8()
 		if err != nil {
 			return err
 		}
@@ -338,11 +338,7 @@ func (l *lowering) pooling() error {
 
 // mean completes a mean over windows and appends it.
 func (l *lowering) mean(k *pool, divisors []int, perCount int64, x *tensor) error {
-	cx, err := code8Of(l.inType(0), nil)
-	if err != nil {
-		return err
-	}
-	cy, err := code8Of(l.outType(), nil)
+	cx, cy, err := l.codes8()
 	if err != nil {
 		return err
 	}

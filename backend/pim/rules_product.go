@@ -27,22 +27,13 @@ func (l *lowering) matmul() error { return l.conv2d() }
 
 // sums lowers a product with an int32 result. As a rule its users take the sums
 // from the accumulators; when sums are moved before they are dequantized, they are
-// dequantized first and moved as float32. Users of any other kind get them as
-// plain integers.
+// dequantized first and moved as float32. Users of any other kind, wherever the sums
+// have been moved, get them as plain integers.
 func (l *lowering) sums() error {
-	moved, used := false, slices.Contains(l.g.Outputs, l.op.Out)
-	for _, i := range l.users[l.op.Out] {
-		switch l.g.Ops[i].Kind {
-		case ir.Dequantize, ir.Requantize:
-		case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.Expand, ir.Concat:
-			moved = true
-		default:
-			used = true
-		}
-	}
+	moved := slices.ContainsFunc(l.users[l.op.Out], func(i int32) bool { return movesSums(&l.g.Ops[i]) })
 	q := l.outType().Quant
 	switch {
-	case used || moved && q == nil:
+	case l.asIntegers(l.op.Out) || moved && q == nil:
 		l.raw[l.op.Out] = true
 		return l.makeProduct(l.op, l.outType(), nil)
 	case moved:
@@ -53,6 +44,53 @@ func (l *lowering) sums() error {
 	}
 	_, err := l.weightsOf(l.op)
 	return err
+}
+
+// movesSums reports whether an operator moves sums, of which dequantized ones do as well.
+func movesSums(op *ir.Op) bool {
+	switch op.Kind {
+	case ir.Reshape, ir.Transpose, ir.Slice, ir.Gather, ir.Expand, ir.Concat:
+		return true
+	}
+	return false
+}
+
+// asIntegers reports whether the sums of a product are needed as integers: where they
+// are moved to, or what is moved there together with them, is an output, is no sums, or
+// has users of another kind than dequantize. All products among these agree on it.
+func (l *lowering) asIntegers(id ir.ValueID) bool {
+	seen := map[ir.ValueID]bool{id: true}
+	for todo := []ir.ValueID{id}; len(todo) > 0; {
+		id, todo = todo[0], todo[1:]
+		also := func(id ir.ValueID) {
+			if !seen[id] {
+				seen[id] = true
+				todo = append(todo, id)
+			}
+		}
+		op := l.g.DefOp(id)
+		switch {
+		case slices.Contains(l.g.Outputs, id) || op == nil:
+			return true
+		case op.Kind == ir.Concat:
+			for _, in := range op.In {
+				also(in)
+			}
+		case movesSums(op):
+			also(op.In[0])
+		case op.Kind != ir.Conv2D && op.Kind != ir.MatMul:
+			return true
+		}
+		for _, i := range l.users[id] {
+			switch u := &l.g.Ops[i]; {
+			case movesSums(u):
+				also(u.Out)
+			case u.Kind != ir.Dequantize && u.Kind != ir.Requantize:
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isSums reports whether a value is the sums of a product that a dequantize takes

@@ -30,7 +30,7 @@ func (l *lowering) findStates(states []ir.State) error {
 		st := &state{State: s, name: l.g.Value(out).Name, held: in, next: out, axis: -1}
 		if rank := len(l.g.Type(in).Shape); s.Axis >= 0 {
 			if st.axis = s.Axis + 4 - rank; st.axis < 0 || rank > 4 && st.axis == 0 {
-				return fmt.Errorf("state %q grows along dimension %d of %d; only the last four of a tensor are apart on a PIM chip", st.name, s.Axis, rank)
+				return fmt.Errorf("state %q grows along dimension %d of %d; only the last four of a tensor are apart on a PIM chip: without --state for it, or with --state none, it is given to each run", st.name, s.Axis, rank)
 			}
 		}
 		l.states = append(l.states, st)

@@ -264,6 +264,76 @@ func TestRecurrentSteps(t *testing.T) {
 	}
 }
 
+// TestStateCorners: states whose outputs are other states' inputs, their own, a value that
+// is returned as well or that is all there is, and one that nothing reads.
+func TestStateCorners(t *testing.T) {
+	code := ir.TypeOf(ir.I8, 1, 3, 40).WithQuant(ir.PerTensor(0.05, -4))
+	for _, tt := range []struct {
+		name    string
+		outputs func(x, h, k, sum, more ir.ValueID) []ir.ValueID
+		pairs   [][2]int // of inputs h, 1, and k, 2, and outputs
+	}{
+		{"itself", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{more, h} }, [][2]int{{1, 1}}},
+		{"exchanged", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{more, k, h} }, [][2]int{{1, 1}, {2, 2}}},
+		{"returned as well", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{sum, sum, more} }, [][2]int{{1, 1}}},
+		{"both one value", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{more, sum, sum} }, [][2]int{{1, 1}, {2, 2}}},
+		{"an input", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{more, x} }, [][2]int{{1, 1}}},
+		{"alone", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{sum} }, [][2]int{{1, 0}}},
+		{"not read", func(x, h, k, sum, more ir.ValueID) []ir.ValueID { return []ir.ValueID{sum, more} }, [][2]int{{3, 1}}},
+	} {
+		g := &ir.Graph{Name: tt.name}
+		x, h, k := g.AddInput("x", code), g.AddInput("h", code), g.AddInput("k", code)
+		g.AddInput("unread", code)
+		sum, err := g.AddTyped(ir.Add, "sum", nil, code, x, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := g.AddTyped(ir.Mul, "more", nil, code, sum, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs = tt.outputs(x, h, k, sum, more)
+		var states []ir.State
+		for _, p := range tt.pairs {
+			s, err := ir.StateOf(g, p[0], p[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, s)
+		}
+		for _, clusters := range []int{1, 2, 6} {
+			for _, scratchpad := range []float64{256 << 10, 1 << 10} {
+				c := manyChip()
+				c.Scratchpad.Bytes = fig(scratchpad)
+				p, err := Compile(g, c, Options{Clusters: clusters, States: states})
+				if err != nil {
+					t.Fatalf("%s: %v", tt.name, err)
+				}
+				sameSteps(t, g, c, p, states, 4, codesOf(g))
+			}
+		}
+	}
+}
+
+// TestStateErrors: a state that grows along a dimension of more than the last four is
+// refused with what to do.
+func TestStateErrors(t *testing.T) {
+	g := &ir.Graph{Name: "deep"}
+	past, x := g.AddInput("past", ir.TypeOf(ir.F32, 1, 6, 2, 2, 2)), g.AddInput("x", ir.TypeOf(ir.F32, 1, 2, 2, 2, 2))
+	y, err := g.Add(ir.Concat, "present", &ir.AxisAttr{Axis: 1}, past, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Outputs = []ir.ValueID{y}
+	s, err := ir.StateOf(g, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compile(g, manyChip(), Options{States: []ir.State{s}}); err == nil || !strings.Contains(err.Error(), "--state none") {
+		t.Errorf("a state of five dimensions that grows along the second: %v", err)
+	}
+}
+
 // TestStatePlacement: check finds a state that something else overwrites, or that does
 // not live from the first step to the last.
 func TestStatePlacement(t *testing.T) {

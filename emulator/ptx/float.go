@@ -183,6 +183,18 @@ func floatALU(op string) (alu, bool) {
 func f64(x uint64) float64 { return math.Float64frombits(x) }
 func b64(x float64) uint64 { return math.Float64bits(x) }
 
+// number64 is f of two numbers, or the number when the other operand is NaN.
+func number64(x, y uint64, f func(a, b float64) float64) uint64 {
+	a, b := f64(x), f64(y)
+	switch {
+	case a != a:
+		return y
+	case b != b:
+		return x
+	}
+	return b64(f(a, b))
+}
+
 func init() {
 	const t = "f64"
 	add64(Float, "add", t, 2, func(d, a, b, _ l64) { map2(d, a, b, func(x, y uint64) uint64 { return b64(f64(x) + f64(y)) }) })
@@ -194,6 +206,12 @@ func init() {
 	add64(Special, "div.rn", t, 2, func(d, a, b, _ l64) { map2(d, a, b, func(x, y uint64) uint64 { return b64(f64(x) / f64(y)) }) })
 	add64(Special, "rcp.rn", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return b64(1 / f64(x)) }) })
 	add64(Special, "sqrt.rn", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return b64(math.Sqrt(f64(x))) }) })
+	add64(Float, "min", t, 2, func(d, a, b, _ l64) {
+		map2(d, a, b, func(x, y uint64) uint64 { return number64(x, y, func(a, b float64) float64 { return min(a, b) }) })
+	})
+	add64(Float, "max", t, 2, func(d, a, b, _ l64) {
+		map2(d, a, b, func(x, y uint64) uint64 { return number64(x, y, func(a, b float64) float64 { return max(a, b) }) })
+	})
 	add64(Float, "neg", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return x ^ 1<<63 }) })
 	add64(Float, "abs", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return x &^ (1 << 63) }) })
 	for _, op := range []string{"add", "sub", "mul"} {

@@ -167,7 +167,7 @@ const (
 
 // HostOptions adjust Host.Run.
 type HostOptions struct {
-	MemoryLimit int64                              // of the tensors of one node, in bytes; 0 is no limit
+	MemoryLimit int64                              // in bytes, of the tensors of one node, and of the results that nodes to come read; 0 is no limit
 	Work        func(g *ir.Graph, op *ir.Op) int64 // elementary operations of an operator, its result's elements when nil
 	Spent       func(node int, work int64)         // unless nil, called with what each of Nodes took
 }
@@ -177,6 +177,82 @@ type eager struct {
 	ctx    context.Context
 	opt    HostOptions
 	placed []*value // constants that are in the graph
+
+	held  map[*ir.Tensor]int // by how many names results of nodes are known
+	bytes int64              // of these tensors
+	last  map[*onnxpb.NodeProto][]string
+}
+
+// hold notes that the results of an executed node are known by its names.
+func (im *importer) hold(n *onnxpb.NodeProto) error {
+	e := im.eager
+	for _, name := range n.Output {
+		if v := im.env[name]; name != "" && v != nil {
+			if e.held[v.tensor]++; e.held[v.tensor] == 1 {
+				e.bytes += v.tensor.Type().Bytes()
+			}
+		}
+	}
+	if limit := e.opt.MemoryLimit; limit > 0 && e.bytes > limit {
+		return fmt.Errorf("it and the results before it that are still read take %d bytes, the limit is %d", e.bytes, limit)
+	}
+	return nil
+}
+
+// forget takes back the name of a result that hold has noted.
+func (im *importer) forget(name string) {
+	e, v := im.eager, im.env[name]
+	if v == nil || e.held[v.tensor] == 0 {
+		return
+	}
+	if e.held[v.tensor]--; e.held[v.tensor] == 0 {
+		delete(e.held, v.tensor)
+		e.bytes -= v.tensor.Type().Bytes()
+	}
+	delete(im.env, name)
+}
+
+// execute translates and executes the nodes of a graph one by one, and forgets the
+// results that no node to come and no output reads. after is called behind each.
+func (im *importer) execute(nodes []*onnxpb.NodeProto, outputs map[string]bool, after func(i int, n *onnxpb.NodeProto) error) error {
+	e := im.eager
+	if len(nodes) > 0 && e.last[nodes[0]] == nil { // else it was executed before
+		lastUses(nodes, outputs, e.last)
+	}
+	for i, n := range nodes {
+		im.node(n)
+		if err := after(i, n); err != nil {
+			return err
+		}
+		for _, name := range e.last[n] {
+			im.forget(name)
+		}
+	}
+	return nil
+}
+
+// lastUses enters, for each node, the results of nodes that none behind it reads and
+// that are no outputs.
+func lastUses(nodes []*onnxpb.NodeProto, outputs map[string]bool, last map[*onnxpb.NodeProto][]string) {
+	made := map[string]bool{}
+	for _, n := range nodes {
+		last[n] = []string{}
+		for _, name := range n.Output {
+			made[name] = name != "" && !outputs[name]
+		}
+	}
+	for _, n := range slices.Backward(nodes) {
+		names := uses(n)
+		for _, name := range n.Output {
+			names[name] = true
+		}
+		for name := range names {
+			if made[name] {
+				made[name] = false
+				last[n] = append(last[n], name)
+			}
+		}
+	}
 }
 
 // Run executes the Host on the inputs of the model and the outputs of the graph
@@ -189,7 +265,7 @@ func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOpt
 		}
 	}()
 	im := newImporter(h.model)
-	im.eager, im.used = &eager{ctx: ctx, opt: opt}, h.used
+	im.eager, im.used = &eager{ctx: ctx, opt: opt, held: map[*ir.Tensor]int{}, last: map[*onnxpb.NodeProto][]string{}}, h.used
 	im.mostWork, im.mostUnrolled = maxHostWork, maxHostNodes
 	from := func(o operand) *ir.Tensor {
 		if o.input >= 0 {
@@ -204,19 +280,29 @@ func (h *Host) Run(ctx context.Context, inputs, before []*ir.Tensor, opt HostOpt
 	for _, o := range h.operands {
 		im.env[o.name] = &value{name: o.name, id: ir.NoValue, tensor: from(o)}
 	}
-	for i, n := range h.nodes {
-		at = "node " + nodeName(n)
-		before := im.work
-		im.node(n)
-		if opt.Spent != nil {
-			opt.Spent(i, int64(im.work-before))
+	results := map[string]bool{}
+	for _, r := range h.results {
+		results[r.name] = true
+	}
+	spent := 0
+	err = im.execute(h.nodes, results, func(i int, n *onnxpb.NodeProto) error {
+		if i+1 < len(h.nodes) {
+			at = "node " + nodeName(h.nodes[i+1])
 		}
+		if opt.Spent != nil {
+			opt.Spent(i, int64(im.work-spent))
+		}
+		spent = im.work
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		if err := im.err(); err != nil {
-			return nil, fmt.Errorf("on the host: %w", err)
+			return fmt.Errorf("on the host: %w", err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	outs = make([]*ir.Tensor, len(h.results))
 	for i, o := range h.results {
@@ -290,5 +376,7 @@ func (im *importer) settle(vs []*value) error {
 	im.eager.placed = im.eager.placed[:0]
 	im.graph = &ir.Graph{}
 	clear(im.permutations)
+	clear(im.fills)
+	im.filled = 0
 	return nil
 }

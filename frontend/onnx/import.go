@@ -361,7 +361,11 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		if im.eager == nil {
 			return
 		}
-		if err := im.settle(c.out); err != nil {
+		err := im.settle(c.out)
+		if err == nil {
+			err = im.hold(n)
+		}
+		if err != nil {
 			im.faults.addf("node %s: %v", nodeName(n), err)
 			for _, name := range n.Output {
 				delete(im.env, name) // so that those that read it say nothing
@@ -385,8 +389,12 @@ func (im *importer) refuse(n *onnxpb.NodeProto, reason string) {
 
 // assume gives the results of a node that could not be translated the types the
 // file states, if any, so that later nodes can still be checked. The graph is
-// thrown away in the end.
+// thrown away in the end, unless it is a nested one that is left to the Host: of that
+// nothing is assumed.
 func (im *importer) assume(n *onnxpb.NodeProto) {
+	if im.late != nil {
+		return
+	}
 	for _, name := range n.Output {
 		info := im.infos[name]
 		if name == "" || info == nil {

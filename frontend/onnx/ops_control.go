@@ -104,8 +104,24 @@ func (c *call) inline(g *onnxpb.GraphProto, args []*value, label string) []*valu
 			}
 		}
 	}
-	for _, n := range g.Node {
-		c.importer.node(n)
+	if c.eager != nil {
+		outputs := map[string]bool{}
+		for _, o := range g.Output {
+			outputs[o.Name] = true
+		}
+		made := func() {
+			for _, n := range g.Node {
+				for _, name := range n.Output {
+					c.forget(name)
+				}
+			}
+		}
+		defer made()
+		_ = c.execute(g.Node, outputs, func(int, *onnxpb.NodeProto) error { return nil })
+	} else {
+		for _, n := range g.Node {
+			c.importer.node(n)
+		}
 	}
 	if len(c.unsupported)+len(c.faults) > reported {
 		c.err = errNested

@@ -417,6 +417,10 @@ func (r *reader) param(name string, k, v ast.Node, applied bool) {
 		return
 	}
 	r.nodes[name] = k
+	if _, list := v.(*ast.SequenceNode); name == "quant.weights" && !list {
+		r.fail(v, "quant.weights: want a list of names among %s", strings.Join(runtime.WeightFormats(), ", "))
+		return
+	}
 	p := Param{Name: name}
 	switch n := v.(type) {
 	case *ast.SequenceNode:

@@ -75,6 +75,8 @@ func TestParseErrors(t *testing.T) {
 		{"{from: 16, to: 64, times: 2}", "{from: 16, to: 64}", "x.yaml:7:"},
 		{"{from: 16, to: 64, times: 2}", "{from: 16, till: 64}", `unknown key "till"`},
 		{"[int8, int4]", "[int8, fp4]", `x.yaml:10:25: quant.weights: no precision "fp4"`},
+		{"[int8, int4]", "{from: 4, to: 8, step: 1}", "quant.weights: want a list of names among int8, int4, mxint8, mxint4"},
+		{"[int8, int4]", `"array.rows / 16"`, "x.yaml:10:18: quant.weights: want a list of names"},
 		{"dram.gigabytes_per_s: 3.2", "dram.speed: 3.2", `x.yaml:13:14: memory slow: unknown figure "dram.speed"`},
 		{"area_mm2 <= 50", "area <= 50", `x.yaml:17:5: constraint "area <= 50": unknown quantity "area"`},
 		{"area_mm2 <= 50", "area_mm2 <= ", `x.yaml:17:17: constraint`},

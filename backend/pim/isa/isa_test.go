@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -350,32 +351,86 @@ func TestDecodeErrors(t *testing.T) {
 
 func TestValidateFaults(t *testing.T) {
 	for want, breakIt := range map[string]func(p *Program){
-		"1 init and 2 main":     func(p *Program) { p.Init = p.Init[:1] },
-		"does not hold":         func(p *Program) { p.DRAMBytes = 3 },
-		"closes no loop":        func(p *Program) { p.Main[0].Insts[1] = Inst{Op: OpNext} },
-		"not closed":            func(p *Program) { p.Main[0].Insts[4] = Inst{OpSet, []int64{1, 1}} },
-		"the limit is":          func(p *Program) { p.Main[0].Insts[1].Args[0] = 1 << 39 },
-		"no such opcode":        func(p *Program) { p.Main[0].Insts[1].Op = numOps },
-		"8 operands":            func(p *Program) { p.Main[0].Insts[2].Args = p.Main[0].Insts[2].Args[1:] },
-		"not a valid count":     func(p *Program) { p.Main[0].Insts[2].Args[LoadLen] = 0 },
-		"not a valid register":  func(p *Program) { p.Main[0].Insts[0].Args[0] = 0 },
-		"not a valid DRAM addr": func(p *Program) { p.Main[0].Insts[2].Args[LoadSrc] = -1 },
-		"clusters 1..2":         func(p *Program) { p.Main[0].Insts[0] = Inst{OpBarrier, []int64{0, 1, 2}} },
-		"belongs to layer 1":    func(p *Program) { p.Main[0].Layer[0] = 1 },
-		"5 layer numbers":       func(p *Program) { p.Main[0].Layer = p.Main[0].Layer[1:] },
-		"lie in the constants":  func(p *Program) { p.Inputs[0].Addr = 4090 },
-		"negative or too large": func(p *Program) { p.Inputs[0].Shape = []int{1 << 30, 1 << 30, 1 << 30} },
-		"each once":             func(p *Program) { p.States = []State{{Input: 0}, {Input: 0}} },
-		"is of input 1":         func(p *Program) { p.States = []State{{Input: 1}} },
-		"replaces 3 of 2 bytes": func(p *Program) { p.States = []State{{Bytes: 2, New: 3}} },
-		"out of order":          func(p *Program) { p.Regions = []Region{{5, 5, 0}} },
-		"value = 256 is not":    func(p *Program) { p.Main[0].Insts[0] = Inst{OpFill, []int64{0, 1, 0, 1, 0, 1, 256}} },
+		"1 init and 2 main":            func(p *Program) { p.Init = p.Init[:1] },
+		"does not hold":                func(p *Program) { p.DRAMBytes = 3 },
+		"closes no loop":               func(p *Program) { p.Main[0].Insts[1] = Inst{Op: OpNext} },
+		"not closed":                   func(p *Program) { p.Main[0].Insts[4] = Inst{OpSet, []int64{1, 1}} },
+		"the limit is":                 func(p *Program) { p.Main[0].Insts[1].Args[0] = 1 << 39 },
+		"no such opcode":               func(p *Program) { p.Main[0].Insts[1].Op = numOps },
+		"8 operands":                   func(p *Program) { p.Main[0].Insts[2].Args = p.Main[0].Insts[2].Args[1:] },
+		"not a valid count":            func(p *Program) { p.Main[0].Insts[2].Args[LoadLen] = 0 },
+		"not a valid register":         func(p *Program) { p.Main[0].Insts[0].Args[0] = 0 },
+		"not a valid DRAM addr":        func(p *Program) { p.Main[0].Insts[2].Args[LoadSrc] = -1 },
+		"clusters 1..2":                func(p *Program) { p.Main[0].Insts[0] = Inst{OpBarrier, []int64{0, 1, 2}} },
+		"belongs to layer 1":           func(p *Program) { p.Main[0].Layer[0] = 1 },
+		"5 layer numbers":              func(p *Program) { p.Main[0].Layer = p.Main[0].Layer[1:] },
+		"lie in the constants":         func(p *Program) { p.Inputs[0].Addr = 4090 },
+		"negative or too large":        func(p *Program) { p.Inputs[0].Shape = []int{1 << 30, 1 << 30, 1 << 30} },
+		"each once":                    func(p *Program) { p.States = []State{{Input: 0}, {Input: 0}} },
+		"is of input 1":                func(p *Program) { p.States = []State{{Input: 1}} },
+		"replaces 3 of 2 bytes":        func(p *Program) { p.States = []State{{Bytes: 2, New: 3}} },
+		"of 9223372036854775807 bytes": func(p *Program) { p.States = []State{{Bytes: math.MaxInt64}} },
+		"out of order":                 func(p *Program) { p.Regions = []Region{{5, 5, 0}} },
+		"value = 256 is not":           func(p *Program) { p.Main[0].Insts[0] = Inst{OpFill, []int64{0, 1, 0, 1, 0, 1, 256}} },
 	} {
 		p := tiny()
 		breakIt(p)
 		err := Validate(p)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, want one with %q", err, want)
+		}
+	}
+}
+
+// TestValidateOperands refuses operands outside the ranges of their instructions.
+func TestValidateOperands(t *testing.T) {
+	mvm := make([]int64, len(OpMVM.Info().Operands))
+	for i, o := range OpMVM.Info().Operands {
+		if o.Kind == KCount {
+			mvm[i] = 1
+		}
+	}
+	mvm[MVMWbits] = 8
+	types := int64(NumDTypes)
+	for _, tt := range []struct {
+		op      Op
+		args    []int64
+		operand int
+		bad     []int64
+	}{
+		{OpWrap, []int64{1, 4, 8}, WrapReg, []int64{-1, 0, NumRegs}},
+		{OpWrap, []int64{1, 4, 8}, WrapImm, []int64{-4, 0, maxCount + 1}},
+		{OpWrap, []int64{1, 4, 8}, WrapSize, []int64{math.MinInt64, -1, 0}},
+		{OpShlAcc, []int64{0, 1, 4}, ShlAccBy, []int64{-1, 0, 32}},
+		{OpShlAcc, []int64{0, 1, 4}, ShlAccN, []int64{0, math.MinInt64}},
+		{OpPick, []int64{4, 0, 0, 64, 128, 1, 5, 1, 1}, PickSize, []int64{0, 16}},
+		{OpPick, []int64{4, 0, 0, 64, 128, 1, 5, 1, 1}, PickType, []int64{-1, types}},
+		{OpPick, []int64{4, 0, 0, 64, 128, 1, 5, 1, 1}, PickN, []int64{0, -5}},
+		{OpPut, []int64{0, 0, 1, 0, 64, 128, 1, 5, 1, 1}, PutFn, []int64{-1, 256}},
+		{OpPut, []int64{0, 0, 1, 0, 64, 128, 1, 5, 1, 1}, PutType, []int64{-1, types}},
+		{OpPut, []int64{0, 0, 1, 0, 64, 128, 1, 5, 1, 1}, PutItype, []int64{-1, types}},
+		{OpTopK, []int64{0, 0, 64, 1, 0, 1, 2, 1}, TopKType, []int64{-1, types}},
+		{OpTopK, []int64{0, 0, 64, 1, 0, 1, 2, 1}, TopKSmallest, []int64{-1, 2}},
+		{OpTopK, []int64{0, 0, 64, 1, 0, 1, 2, 1}, TopKK, []int64{0, -1}},
+		{OpMVM, mvm, MVMRow0, []int64{-1, 1 << 16}},
+		{OpMVM, mvm, MVMShifts, []int64{-1, 2}},
+		{OpLoadW, []int64{0, 0, 1, 1, 1, 1, 8, 0, 1, 0}, LoadWShifts, []int64{-1, 2}},
+	} {
+		try := func(x int64) error {
+			p := tiny()
+			args := slices.Clone(tt.args)
+			args[tt.operand] = x
+			p.Main[0].Insts[0] = Inst{tt.op, args}
+			return Validate(p)
+		}
+		if err := try(tt.args[tt.operand]); err != nil {
+			t.Errorf("%s %v: %v", tt.op, tt.args, err)
+		}
+		name := tt.op.Info().Operands[tt.operand].Name
+		for _, x := range tt.bad {
+			if err := try(x); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("%s = %d", name, x)) {
+				t.Errorf("%s %s = %d: %v", tt.op, name, x, err)
+			}
 		}
 	}
 }

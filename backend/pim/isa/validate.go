@@ -84,7 +84,7 @@ func (v *validator) program() {
 		switch {
 		case s.Input < 0 || s.Input >= len(p.Inputs) || inputs[s.Input]:
 			v.faultf("is of input %d: want one of the %d inputs, each once", s.Input, len(p.Inputs))
-		case s.Bytes < 0 || s.New < 0 || s.New > s.Bytes:
+		case s.Bytes < 0 || s.New < 0 || s.New > s.Bytes || s.Bytes >= 1<<addrRegShift:
 			v.faultf("replaces %d of %d bytes", s.New, s.Bytes)
 		}
 		inputs[s.Input] = true
