@@ -89,7 +89,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 			if err != nil {
 				return nil, err
 			}
-			if got, err = c.goOn(ctx, steps, got[0]); err != nil {
+			if got, err = p.goOn(ctx, c, steps, got[0]); err != nil {
 				return nil, err
 			}
 		}
