@@ -47,6 +47,8 @@ type Model struct {
 
 	States []ir.State // what programs keep from run to run
 
+	growth *growth // nil without a cache that grows
+
 	given []named // what remains of ModelOptions.inputs for the graph's inputs, in order
 }
 
@@ -150,6 +152,7 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
+	given0 := given
 	g, host, given, err := importGiven(parsed, given, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
@@ -162,6 +165,7 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	if m.States, err = statesOf(g, o.States); err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
+	m.growth = growthOf(parsed, given0, o)
 	m.Opset = parsed.Opsets[""]
 	return m, nil
 }
