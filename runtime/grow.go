@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -160,10 +161,10 @@ type growStep struct {
 	outputs []*ir.Tensor // all but caches are kept
 }
 
-// sequence evaluates the steps on the model as it came. Inputs of step k are those of
+// sequence evaluates the first n steps on the model as it came. Inputs of step k are those of
 // set k; behind the last they repeat, at positions that go on.
-func (g *growing) sequence(ctx context.Context, sets [][]named) ([]growStep, error) {
-	steps := make([]growStep, g.steps)
+func (g *growing) sequence(ctx context.Context, sets [][]named, n int) ([]growStep, error) {
+	steps := make([]growStep, n)
 	caches := tensors{}
 	for k := range steps {
 		past, tokens := g.pastOf(k)
@@ -183,6 +184,15 @@ func (g *growing) sequence(ctx context.Context, sets [][]named) ([]growStep, err
 			}
 		default:
 			s.inputs = following(steps[k-1].inputs)
+			if len(sets) == 0 || sets[0] == nil { // another token
+				in, err := synthetic(m.Graph, g.q.Seed+uint64(k))
+				if err != nil {
+					return nil, err
+				}
+				if i := slices.IndexFunc(m.Graph.Inputs, func(id ir.ValueID) bool { return m.Graph.Value(id).Name == tokensInput }); i >= 0 {
+					s.inputs[tokensInput] = in[i]
+				}
+			}
 		}
 		for _, c := range g.caches {
 			if k == 0 && s.inputs[c.Input] != nil {
@@ -199,7 +209,7 @@ func (g *growing) sequence(ctx context.Context, sets [][]named) ([]growStep, err
 		if s.outputs, err = evaluate(ctx, m.Graph, in); err != nil {
 			return nil, fmt.Errorf("step %d: %w", k+1, err)
 		}
-		if k == 0 || k == g.prompt() || k == g.steps-1 {
+		if k == 0 || slices.Contains(g.sampled(caches, past), k) {
 			s.caches = maps.Clone(caches)
 		}
 		for _, c := range g.caches {
@@ -214,6 +224,23 @@ func (g *growing) sequence(ctx context.Context, sets [][]named) ([]growStep, err
 		}
 	}
 	return steps, nil
+}
+
+// sampled returns the steps of one token, the first and the last among them, that
+// calibrate; caches are those of some step, of past entries.
+func (g *growing) sampled(caches tensors, past int) []int {
+	const most = 1 << 26 // elements of all caches that are remembered
+	n := cmp.Or(g.q.Samples, defaultSamples)
+	for _, t := range caches {
+		n = min(n, most/max(1, t.Numel()/max(1, past)*g.rows()*len(caches)))
+	}
+	first, last := g.prompt(), g.steps-1
+	n = min(max(n, 2), last-first+1)
+	steps := []int{first}
+	for i := 1; i < n; i++ {
+		steps = append(steps, first+i*(last-first)/(n-1))
+	}
+	return steps
 }
 
 // synthetic returns inputs of the first step: seeded ones, at the positions behind the
@@ -370,18 +397,17 @@ func (g *growing) withRoom(t *ir.Tensor, axis, past int) *ir.Tensor {
 
 // run runs the steps on a chip.
 func (g *growing) run(ctx context.Context, t *Target, sets [][]named, o RunOptions) (*RunReport, error) {
-	q, warnings, calibration, err := g.calibration(ctx)
+	first, evaluated := g.prompt(), g.steps
+	if o.Mode == TimingOnly { // which needs no values but for scales
+		evaluated = first + 1
+	}
+	q, warnings, calibration, err := g.calibration(ctx, evaluated)
 	if err != nil {
 		return nil, err
 	}
-	var steps []growStep
-	switch {
-	case o.Mode == TimingOnly && calibration != nil:
-		steps = calibration // whatever they are
-	default:
-		if steps, err = g.sequence(ctx, sets); err != nil {
-			return nil, err
-		}
+	steps, err := g.sequence(ctx, sets, evaluated)
+	if err != nil {
+		return nil, err
 	}
 	if calibration == nil {
 		calibration = steps
@@ -408,9 +434,7 @@ func (g *growing) run(ctx context.Context, t *Target, sets [][]named, o RunOptio
 		}
 		seq.add(res, 1, g.first, g.past)
 		r.Warnings = append(r.Warnings, p.Warnings...)
-		if g.steps == 1 || o.Mode == TimingOnly {
-			kept = steps[min(1, g.steps-1)].caches
-		} else {
+		if kept = steps[first].caches; o.Mode != TimingOnly {
 			fixed, err := evaluate(ctx, p.Fixed, in)
 			if err != nil {
 				return nil, err
@@ -425,11 +449,13 @@ func (g *growing) run(ctx context.Context, t *Target, sets [][]named, o RunOptio
 		kept = steps[0].caches
 	}
 
-	first := g.prompt()
 	p, err := g.prepare(ctx, g.rows(), 1, q, AutoStates, func(graph *ir.Graph) ([][]*ir.Tensor, error) {
 		var sets [][]*ir.Tensor
-		for _, k := range slices.Compact([]int{first, g.steps - 1}) {
-			in, err := g.roomy(graph, k, calibration[k].inputs, calibration[k].caches)
+		for k, s := range calibration {
+			if k < first || s.caches == nil {
+				continue
+			}
+			in, err := g.roomy(graph, k, s.inputs, s.caches)
 			if err != nil {
 				return nil, err
 			}
@@ -445,7 +471,7 @@ func (g *growing) run(ctx context.Context, t *Target, sets [][]named, o RunOptio
 	}
 	r.Warnings = append(r.Warnings, p.Warnings...)
 	var inputs [][]*ir.Tensor
-	for k := first; k < g.steps; k++ {
+	for k := first; k < len(steps); k++ {
 		caches := kept
 		if k > first {
 			caches = nil
@@ -526,20 +552,20 @@ func (g *growing) once(ctx context.Context, p *Prepared, t *Target, in []*ir.Ten
 
 // calibration returns how models are quantised and, for calibration inputs of the
 // user's, the steps that they make; without, the steps that are run calibrate.
-func (g *growing) calibration(ctx context.Context) (QuantOptions, []string, []growStep, error) {
+func (g *growing) calibration(ctx context.Context, n int) (QuantOptions, []string, []growStep, error) {
 	q := g.q
 	if q.CalibrationDir == "" {
 		if q.Mixed == "" || q.Mixed == "auto" {
 			q.Mixed = "none"
 		}
-		return q, []string{"calibrated with the first and the last of the steps that are run; give --calibration DIR with others"}, nil, nil
+		return q, []string{"calibrated with the steps that are run; give --calibration DIR with others"}, nil, nil
 	}
 	sets, err := readInputs(q.CalibrationDir)
 	if err != nil {
 		return q, nil, nil, fmt.Errorf("calibration inputs: %w", err)
 	}
 	q.CalibrationDir = ""
-	steps, err := g.sequence(ctx, sets)
+	steps, err := g.sequence(ctx, sets, n)
 	if err != nil {
 		return q, nil, nil, fmt.Errorf("calibration inputs: %w", err)
 	}
