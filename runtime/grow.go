@@ -527,6 +527,7 @@ func (g *growing) run(ctx context.Context, t *Target, sets [][]named, o RunOptio
 		res.Sequence = seq
 	}
 	p.describe(res)
+	p.Model.bound = g.mo.Dims // those of the first step
 	r.Title, r.Result = title(p, true), res
 	return r, nil
 }

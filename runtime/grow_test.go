@@ -30,6 +30,8 @@ func decoderFile(t *testing.T, d decodertest.Decoder, batch, past, tokens int) (
 // and they are near those of the model at the true length of each step. No step of one
 // token moves the cache to or from DRAM, and the sums are those of the steps.
 func TestGrowingSteps(t *testing.T) {
+	named := decodertest.Small
+	named.Total = "total_sequence_length"
 	many := decodertest.Decoder{Layers: 2, Heads: 4, KV: 4, Dim: 16, Vocabulary: 32}
 	for _, tt := range []struct {
 		d                          decodertest.Decoder
@@ -37,10 +39,13 @@ func TestGrowingSteps(t *testing.T) {
 		on                         string
 	}{
 		{decodertest.Small, 1, 128, 1, 4, "corsair-card"}, {decodertest.Small, 1, 0, 1, 5, "edge-dimc"}, {decodertest.Small, 2, 0, 7, 5, "corsair-card"},
-		{decodertest.Small, 1, 10, 3, 6, "edge-dimc"}, {many, 1, 5, 1, 9, "corsair-card"}, {many, 2, 0, 4, 3, "corsair-card"},
+		{decodertest.Small, 1, 10, 3, 6, "edge-dimc"}, {many, 1, 5, 1, 9, "corsair-card"}, {named, 1, 6, 1, 3, "corsair-card"}, {many, 2, 0, 4, 3, "corsair-card"},
 	} {
 		t.Run(fmt.Sprintf("%d heads, batch %d, past %d, %d tokens, %d steps on %s", tt.d.Heads, tt.batch, tt.past, tt.tokens, tt.steps, tt.on), func(t *testing.T) {
 			file, mo := decoderFile(t, tt.d, tt.batch, tt.past, tt.tokens)
+			if tt.d.Total != "" {
+				mo.Dims[tt.d.Total] = int64(tt.past + tt.tokens)
+			}
 			o := RunOptions{Steps: tt.steps}
 			r, err := RunModel(context.Background(), file, tt.on, mo, QuantOptions{}, o)
 			if err != nil {

@@ -4,6 +4,7 @@
 package decodertest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -25,6 +26,9 @@ type Decoder struct {
 	// ByOrder adds a bias that falls with the distance of a key in the cache (ALiBi), so
 	// that the result depends on the order of the entries.
 	ByOrder bool
+	// Total, unless "", is what the last dimension of attention_mask is called, as ONNX
+	// Runtime GenAI has a name for it.
+	Total string
 }
 
 // Small has two layers of two heads that share one head of keys and values.
@@ -33,7 +37,8 @@ var Small = Decoder{Layers: 2, Heads: 2, KV: 1, Dim: 8, Vocabulary: 32}
 // ONNX returns the model.
 func (d Decoder) ONNX() []byte {
 	b := &builder{rng: rand.New(rand.NewPCG(1, 2)), graph: &onnxpb.GraphProto{Name: "decoder"}}
-	const past, seq, total = "past_sequence_length", "sequence_length", "past_sequence_length + sequence_length"
+	const past, seq = "past_sequence_length", "sequence_length"
+	total := cmp.Or(d.Total, past+" + "+seq)
 	i64, f32 := onnxpb.TensorProto_INT64, onnxpb.TensorProto_FLOAT
 	hidden := d.Heads * d.Dim
 	b.graph.Input = []*onnxpb.ValueInfoProto{info("input_ids", i64, "batch_size", seq), info("attention_mask", i64, "batch_size", total), info("position_ids", i64, "batch_size", seq)}

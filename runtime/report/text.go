@@ -58,7 +58,7 @@ func sequence(w io.Writer, s *runtime.Sequence) {
 			fmt.Fprint(w, " each")
 		}
 		if r.State != nil {
-			fmt.Fprintf(w, "; the cache stays, with room for %d, all of which a step reads", r.Cache)
+			fmt.Fprintf(w, "; the cache is kept, with room for %d, all of which a step reads", r.Cache)
 		} else {
 			fmt.Fprint(w, "; the cache is read from DRAM and written there")
 		}
