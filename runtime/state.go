@@ -166,27 +166,33 @@ func stepInputs(g *ir.Graph, kept map[int]bool, inputs []*ir.Tensor, sets [][]na
 	return steps, nil
 }
 
-// goOn is compiled.goOn for a prepared model, of which the host may run part.
+// goOn runs the steps behind the first, which gave outputs, on a program of a prepared
+// model, of which the host may run part, and returns the outputs of all.
 func (p *Prepared) goOn(ctx context.Context, c *compiled, steps [][]*ir.Tensor, outputs []*ir.Tensor) ([][]*ir.Tensor, error) {
-	all := [][]*ir.Tensor{outputs}
-	for k, in := range steps[1:] {
-		out, err := p.through(ctx, [][]*ir.Tensor{in}, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
-			_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
-			return out, err
-		})
+	return goOn(steps, outputs, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
+		out, err := p.through(ctx, [][]*ir.Tensor{in}, func(in []*ir.Tensor) ([]*ir.Tensor, error) { return c.outputs(ctx, in) })
 		if err != nil {
-			return nil, fmt.Errorf("step %d: %w", k+2, err)
+			return nil, err
 		}
-		all = append(all, out[0])
-	}
-	return all, nil
+		return out[0], nil
+	})
 }
 
-// goOn runs the steps behind the first, which gave outputs, and returns those of all.
+// goOn is Prepared.goOn for a program that stands alone.
 func (c *compiled) goOn(ctx context.Context, steps [][]*ir.Tensor, outputs []*ir.Tensor) ([][]*ir.Tensor, error) {
+	return goOn(steps, outputs, func(in []*ir.Tensor) ([]*ir.Tensor, error) { return c.outputs(ctx, in) })
+}
+
+// outputs runs a program without time and energy.
+func (c *compiled) outputs(ctx context.Context, in []*ir.Tensor) ([]*ir.Tensor, error) {
+	_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+	return out, err
+}
+
+func goOn(steps [][]*ir.Tensor, outputs []*ir.Tensor, run func(in []*ir.Tensor) ([]*ir.Tensor, error)) ([][]*ir.Tensor, error) {
 	all := [][]*ir.Tensor{outputs}
 	for k, in := range steps[1:] {
-		_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+		out, err := run(in)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", k+2, err)
 		}
