@@ -145,16 +145,17 @@ func (s State) Next(in, out *Tensor, step int) *Tensor {
 		return out
 	}
 	next := Zeros(in.DType, in.Shape...)
-	copyElements(next, 0, in, 0, in.Numel())
+	CopyElements(next, 0, in, 0, in.Numel())
 	inner := Numel(in.Shape[s.Axis+1:])
 	at := step % (s.Rows / s.New) * s.New
 	for i := range Numel(in.Shape[:s.Axis]) {
-		copyElements(next, (i*s.Rows+at)*inner, out, (i*out.Shape[s.Axis]+s.From)*inner, s.New*inner)
+		CopyElements(next, (i*s.Rows+at)*inner, out, (i*out.Shape[s.Axis]+s.From)*inner, s.New*inner)
 	}
 	return next
 }
 
-// copyElements copies n elements between tensors of one type.
-func copyElements(to *Tensor, at int, from *Tensor, start, n int) {
+// CopyElements copies n elements between tensors of one type, of from those from start
+// on to those of to from at on.
+func CopyElements(to *Tensor, at int, from *Tensor, start, n int) {
 	reflect.Copy(reflect.ValueOf(to.data).Slice(at, at+n), reflect.ValueOf(from.data).Slice(start, start+n))
 }

@@ -150,6 +150,9 @@ func (c *canoniser) simplify(r *rewriter, op *ir.Op, in []ir.ValueID) (ir.ValueI
 		a := op.Attr.(*ir.ClipAttr)
 		return clip(r, op.Name, in[0], ir.Act{Lo: a.Lo, Hi: a.Hi})
 	case ir.MatMul:
+		if y, err := sharedHeads(r, op, in); y != ir.NoValue || err != nil {
+			return y, err
+		}
 		return constantFirst(r, op, in)
 	case ir.AvgPool:
 		a, x := op.Attr.(*ir.PoolAttr), r.g.Type(in[0]).Shape

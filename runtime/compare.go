@@ -136,6 +136,9 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 				}
 			}
 			r, outputs, err = runGPU(ctx, b, t, in, o, steady)
+			if err == nil && b.Model.growth != nil {
+				r.Notes = append(r.Notes, "kernels do not append to a cache in place: each step reads it and writes it anew, with what is new behind")
+			}
 			return outputs, err
 		}
 		ro := RunOptions{}

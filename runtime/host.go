@@ -61,7 +61,7 @@ func (p *Prepared) refuse(err error) bool {
 	}
 	p.parts = passes.Split(p.Fixed, p.refused)
 	p.Chip = p.parts.Chip.Graph
-	p.passStates(len(p.States))
+	p.passStates()
 	clear(p.programs)
 	return true
 }
@@ -93,8 +93,8 @@ func (p *Prepared) LeaveFor(c *arch.Chip) error {
 
 // through takes sets of inputs through the parts of a model: each through what the
 // host does before, all at once through the target, each through what the host does
-// after. It returns the outputs of p.Fixed for each set, nil when the target gives
-// none.
+// after. It returns the outputs of p.Fixed for each set, but for states where the target
+// keeps them; nil when the target gives none.
 func (p *Prepared) through(ctx context.Context, sets [][]*ir.Tensor, target func(in []*ir.Tensor) ([]*ir.Tensor, error)) ([][]*ir.Tensor, error) {
 	if p.parts == nil {
 		if p.Chip == nil {
@@ -110,7 +110,7 @@ func (p *Prepared) through(ctx context.Context, sets [][]*ir.Tensor, target func
 		}
 		return unstack(out, len(sets))
 	}
-	known := make([]map[ir.ValueID]*ir.Tensor, len(sets))
+	known, left := make([]map[ir.ValueID]*ir.Tensor, len(sets)), p.Fixed.Outputs
 	entering := make([][]*ir.Tensor, len(sets))
 	for k, set := range sets {
 		if set == nil {
@@ -135,8 +135,16 @@ func (p *Prepared) through(ctx context.Context, sets [][]*ir.Tensor, target func
 		if err != nil {
 			return nil, err
 		}
+		leaving := slices.Clone(p.parts.Chip.Out)
+		if len(out) < len(leaving) { // it keeps states
+			isState := func(id ir.ValueID) bool {
+				return slices.ContainsFunc(p.States, func(s ir.State) bool { return p.Fixed.Outputs[s.Out] == id })
+			}
+			leaving = slices.DeleteFunc(leaving, isState)
+			left = slices.DeleteFunc(slices.Clone(left), isState)
+		}
 		for k := range sets {
-			for i, id := range p.parts.Chip.Out {
+			for i, id := range leaving {
 				known[k][id] = each[k][i]
 			}
 		}
@@ -146,7 +154,7 @@ func (p *Prepared) through(ctx context.Context, sets [][]*ir.Tensor, target func
 		if err := onHost(ctx, &p.parts.After, known[k]); err != nil {
 			return nil, err
 		}
-		outs[k] = pick(p.Fixed.Outputs, known[k])
+		outs[k] = pick(left, known[k])
 	}
 	return outs, nil
 }

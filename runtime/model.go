@@ -47,6 +47,8 @@ type Model struct {
 
 	States []ir.State // what programs keep from run to run
 
+	growth *growth // nil without a cache that grows
+
 	given      []named               // what remains of ModelOptions.inputs for the graph's inputs, in order
 	constants  map[string]*ir.Tensor // of ModelOptions.inputs, those that are constants of the graph
 	inputNames []string              // of the model as it came
@@ -148,9 +150,7 @@ func openFile(path string, size int64, o ModelOptions) (*Model, error) {
 }
 
 func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
-	for _, in := range parsed.Inputs() {
-		m.inputNames = append(m.inputNames, in.GetName())
-	}
+	m.inputNames = inputNamesOf(parsed)
 	given, err := match(m.inputNames, o.inputs)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
@@ -168,8 +168,17 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	if m.States, err = statesOf(g, o.States); err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
+	m.growth = growthOf(parsed, given, o)
 	m.Opset = parsed.Opsets[""]
 	return m, nil
+}
+
+// inputNamesOf returns the names of the inputs of a model as it came.
+func inputNamesOf(parsed *onnx.Model) (names []string) {
+	for _, in := range parsed.Inputs() {
+		names = append(names, in.GetName())
+	}
+	return names
 }
 
 // match names tensors after the inputs of a model: by their own names where each is

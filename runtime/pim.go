@@ -63,7 +63,7 @@ func (p *Prepared) compile(t *Target, objective pim.Objective) (*compiled, error
 	}
 	var prog *isa.Program
 	err := p.trying(func(g *ir.Graph) (err error) {
-		prog, err = pim.Compile(g, t.Chip, pim.Options{Objective: objective, Quant: p.Quant, States: p.States})
+		prog, err = pim.Compile(g, t.Chip, pim.Options{Objective: objective, Quant: p.Quant, States: p.chipStates()})
 		return err
 	})
 	if err != nil {

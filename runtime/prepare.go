@@ -27,6 +27,9 @@ type QuantOptions struct {
 	dump func(pass string, g *ir.Graph)
 }
 
+// defaultSamples is how many calibration inputs are used at most.
+const defaultSamples = 16
+
 // Prepared is a model in fixed point, ready for any target.
 type Prepared struct {
 	Model         *Model
@@ -131,7 +134,7 @@ func quantisation(m *Model, q QuantOptions, given [][]*ir.Tensor, p *Prepared) (
 	case limit < 0:
 		return z, fmt.Errorf("%d calibration inputs at most: give at least 1", limit)
 	case limit == 0:
-		limit = 16
+		limit = defaultSamples
 	}
 	switch {
 	case q.CalibrationDir != "":

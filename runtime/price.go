@@ -32,7 +32,7 @@ type Cost struct {
 // nothing, and is safe for concurrent use.
 func Price(ctx context.Context, p *Prepared, chip *arch.Chip, clusters int, steady bool) (Cost, error) {
 	return price(ctx, chip, clusters, steady, func(o pim.Options) (*compiled, error) {
-		o.Quant, o.States = p.Quant, p.States
+		o.Quant, o.States = p.Quant, p.chipStates()
 		return p.fresh(&Target{Name: chip.Name, Chip: chip}, o)
 	})
 }
@@ -50,7 +50,7 @@ func NewPricer(p *Prepared, chip *arch.Chip) (*Pricer, error) {
 	if p.Chip == nil {
 		return nil, fmt.Errorf("model %s: %w", p.Model.Name, p.allHost())
 	}
-	planner, err := pim.NewPlanner(p.Chip, chip, p.States...)
+	planner, err := pim.NewPlanner(p.Chip, chip, p.chipStates()...)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", p.Model.Name, err)
 	}
@@ -188,7 +188,7 @@ func (l *Labelled) top1(outputs [][]*ir.Tensor) float64 {
 // for bit. It returns the share that is right, and whether every output equals
 // the evaluator's.
 func (l *Labelled) Emulate(ctx context.Context, chip *arch.Chip, clusters int) (top1 float64, sameAll bool, err error) {
-	c, err := l.prepared.fresh(&Target{Name: chip.Name, Chip: chip}, pim.Options{Clusters: clusters, Quant: l.prepared.Quant, States: l.prepared.States})
+	c, err := l.prepared.fresh(&Target{Name: chip.Name, Chip: chip}, pim.Options{Clusters: clusters, Quant: l.prepared.Quant, States: l.prepared.chipStates()})
 	if err != nil {
 		return 0, false, err
 	}

@@ -36,6 +36,10 @@ type Result struct {
 	// What it took from the first run's inputs is part of Load.
 	State *KeptState `json:"state,omitempty"`
 
+	// Sequence is what steps with a cache that grows take together, the first of which may
+	// be of several tokens; the other figures are those of a later step. Nil for others.
+	Sequence *Sequence `json:"sequence,omitempty"`
+
 	Fallback    []Fallback `json:"fallback"`
 	Host        *Host      `json:"host,omitempty"`   // nil when the host has nothing to do
 	Raised      []Raised   `json:"raised,omitempty"` // layers in higher precision than the rest
@@ -77,6 +81,29 @@ type KeptState struct {
 	ResidentBytes int64 `json:"resident_bytes"` // in the chip
 	SpilledBytes  int64 `json:"spilled_bytes"`  // in DRAM
 	NewBytes      int64 `json:"new_bytes"`      // of these what a run replaces
+}
+
+// Sequence is a number of steps in which a decoder's cache grows. The sums include
+// loading the second program, which takes the place of the first.
+type Sequence struct {
+	Steps     int        `json:"steps"`
+	Past      int        `json:"past"` // entries of the cache before the first step
+	Runs      []StepCost `json:"runs"` // one for each program
+	TimeS     float64    `json:"time_s"`
+	EnergyJ   float64    `json:"energy_j"`
+	DRAMBytes int64      `json:"dram_bytes"`
+}
+
+// StepCost is what each of a number of steps costs that one program runs.
+type StepCost struct {
+	Steps     int        `json:"steps"`
+	Tokens    int        `json:"tokens"` // new ones of a step
+	Cache     int        `json:"cache"`  // entries that a step reads
+	TimeS     float64    `json:"time_s"`
+	EnergyJ   float64    `json:"energy_j"`
+	DRAMBytes int64      `json:"dram_bytes"`
+	State     *KeptState `json:"state,omitempty"` // nil where the cache is read from and written to DRAM
+	Load      *Load      `json:"load,omitempty"`
 }
 
 // Load is the one-time cost of loading resident weights and state.

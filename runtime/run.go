@@ -59,6 +59,13 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 			return nil, fmt.Errorf("%w; --timing-only needs none", err)
 		}
 	}
+	if m.growth != nil && o.Steps > 1 {
+		g, err := newGrowing(name, m, mo, q, o)
+		if err != nil {
+			return nil, err
+		}
+		return g.run(ctx, t, sets, o)
+	}
 	inputs, warnings, err := chooseInputs(m, m.given, q, o.Mode)
 	if err != nil {
 		return nil, err
@@ -89,7 +96,7 @@ func RunModel(ctx context.Context, name, on string, mo ModelOptions, q QuantOpti
 			if err != nil {
 				return nil, err
 			}
-			if got, err = c.goOn(ctx, steps, got[0]); err != nil {
+			if got, err = p.goOn(ctx, c, steps, got[0]); err != nil {
 				return nil, err
 			}
 		}

@@ -45,10 +45,6 @@ func statesOf(g *ir.Graph, words []string) ([]ir.State, error) {
 
 // keepStates keeps the states whose two ends came out of the passes alike.
 func (p *Prepared) keepStates(states []ir.State) {
-	if p.parts != nil {
-		p.passStates(len(states))
-		return
-	}
 	for _, s := range states {
 		x, y := p.Fixed.Value(p.Fixed.Inputs[s.In]), p.Fixed.Value(p.Fixed.Outputs[s.Out])
 		if op := p.Fixed.DefOp(p.Fixed.Outputs[s.Out]); x.Type.Quant != nil && op != nil && op.Kind == ir.Dequantize {
@@ -61,15 +57,39 @@ func (p *Prepared) keepStates(states []ir.State) {
 		}
 		p.States = append(p.States, s)
 	}
+	p.passStates()
 }
 
-// passStates keeps none of the n states, as the host runs part of the model: it hands
-// them over with each run.
-func (p *Prepared) passStates(n int) {
-	if p.States = nil; n > 0 {
-		p.unkept = []string{"the host runs part of the model: states are passed from run to run, not kept"}
-		p.Warnings = append(p.Warnings, p.unkept...)
+// passStates gives up the states that the host makes or reads, as it runs part of the
+// model: it hands them over with each run.
+func (p *Prepared) passStates() {
+	if p.parts == nil {
+		return
 	}
+	kept := slices.DeleteFunc(slices.Clone(p.States), func(s ir.State) bool {
+		in, out := p.Fixed.Inputs[s.In], p.Fixed.Outputs[s.Out]
+		after := func(id ir.ValueID) bool { return slices.Contains(p.parts.After.In, id) }
+		return !slices.Contains(p.parts.Chip.In, in) || slices.Contains(p.parts.Before.In, in) || after(in) ||
+			!slices.Contains(p.parts.Chip.Out, out) || after(out) || p.Model.Host != nil && slices.Contains(p.Model.Host.Reads(), s.Out)
+	})
+	if n := len(p.States) - len(kept); n > 0 {
+		p.unkept = append(p.unkept, fmt.Sprintf("the host runs part of the model: %s passed from run to run, not kept", plural(n, "state is", "states are")))
+		p.Warnings = append(p.Warnings, p.unkept[len(p.unkept)-1])
+	}
+	p.States = kept
+}
+
+// chipStates returns the states as p.Chip names them.
+func (p *Prepared) chipStates() []ir.State {
+	if p.parts == nil {
+		return p.States
+	}
+	states := slices.Clone(p.States)
+	for i, s := range states {
+		states[i].In = slices.Index(p.parts.Chip.In, p.Fixed.Inputs[s.In])
+		states[i].Out = slices.Index(p.parts.Chip.Out, p.Fixed.Outputs[s.Out])
+	}
+	return states
 }
 
 // visible returns the positions of the outputs that a program gives: all but states.
@@ -152,11 +172,33 @@ func stepInputs(m *Model, kept map[int]bool, inputs []*ir.Tensor, sets [][]named
 	return steps, nil
 }
 
-// goOn runs the steps behind the first, which gave outputs, and returns those of all.
+// goOn runs the steps behind the first, which gave outputs, on a program of a prepared
+// model, of which the host may run part, and returns the outputs of all.
+func (p *Prepared) goOn(ctx context.Context, c *compiled, steps [][]*ir.Tensor, outputs []*ir.Tensor) ([][]*ir.Tensor, error) {
+	return goOn(steps, outputs, func(in []*ir.Tensor) ([]*ir.Tensor, error) {
+		out, err := p.through(ctx, [][]*ir.Tensor{in}, func(in []*ir.Tensor) ([]*ir.Tensor, error) { return c.outputs(ctx, in) })
+		if err != nil {
+			return nil, err
+		}
+		return out[0], nil
+	})
+}
+
+// goOn is Prepared.goOn for a program that stands alone.
 func (c *compiled) goOn(ctx context.Context, steps [][]*ir.Tensor, outputs []*ir.Tensor) ([][]*ir.Tensor, error) {
+	return goOn(steps, outputs, func(in []*ir.Tensor) ([]*ir.Tensor, error) { return c.outputs(ctx, in) })
+}
+
+// outputs runs a program without time and energy.
+func (c *compiled) outputs(ctx context.Context, in []*ir.Tensor) ([]*ir.Tensor, error) {
+	_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+	return out, err
+}
+
+func goOn(steps [][]*ir.Tensor, outputs []*ir.Tensor, run func(in []*ir.Tensor) ([]*ir.Tensor, error)) ([][]*ir.Tensor, error) {
 	all := [][]*ir.Tensor{outputs}
 	for k, in := range steps[1:] {
-		_, out, err := c.run(ctx, in, FunctionalOnly, 1, nil)
+		out, err := run(in)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", k+2, err)
 		}

@@ -118,21 +118,21 @@ func (p *plan) settle() error {
 }
 
 // orderSteps decides where the clusters have to meet: before a step that reads
-// what another cluster sent or spilled since they last met.
+// what another cluster sent or spilled since they last met, and before one that
+// replaces for others part of a state that they have read since.
 func (p *plan) orderSteps() {
 	p.barriers = make([]bool, len(p.steps)+1)
 	if p.clusters == 1 {
 		return
 	}
-	dirty := map[*store]bool{}
+	dirty, read := map[*store]bool{}, map[*store]bool{}
 	any := false
-	updated := false
 	for i, s := range p.steps {
 		if i == p.mainFrom {
 			clear(dirty) // the init streams end with a meeting
 		}
-		if _, ok := s.kernel.(*updater); ok && !updated && (s.out.store.spilled || s.sends) {
-			p.barriers[i], updated = true, true // others may still read what is replaced
+		if _, ok := s.kernel.(*updater); ok && read[s.out.store] && (s.out.store.spilled || s.sends) {
+			p.barriers[i] = true
 		}
 		for _, t := range s.in {
 			if dirty[t.store] {
@@ -141,6 +141,10 @@ func (p *plan) orderSteps() {
 		}
 		if p.barriers[i] {
 			clear(dirty)
+			clear(read)
+		}
+		for _, t := range s.in {
+			read[t.store] = true
 		}
 		if s.out != nil && (s.out.store.spilled && !isLoader(s) || !s.out.store.spilled && s.sends) {
 			dirty[s.out.store] = true

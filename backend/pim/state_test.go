@@ -407,3 +407,36 @@ func TestStatesApart(t *testing.T) {
 	}
 	sameSteps(t, g, c, p, states, 3, codesOf(g))
 }
+
+// TestSharedStates: where several clusters read all of each of two states, they meet
+// before either is replaced for the others.
+func TestSharedStates(t *testing.T) {
+	const heads, past, dim = 4, 32, 16
+	g := &ir.Graph{Name: "shared"}
+	code := func(shape ...int) ir.Type { return ir.TypeOf(ir.I8, shape...).WithQuant(ir.PerTensor(0.02, 0)) }
+	must := func(id ir.ValueID, err error) ir.ValueID {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	q := g.AddInput("q", code(1, heads, 1, dim))
+	for _, name := range []string{"key", "value"} {
+		old, fresh := g.AddInput("past_key_values.0."+name, code(1, 1, past, dim)), g.AddInput("new_"+name, code(1, 1, 1, dim))
+		present := must(g.Add(ir.Concat, "present.0."+name, &ir.AxisAttr{Axis: 2}, old, must(g.AddTyped(ir.Add, "computed", nil, code(1, 1, 1, dim), fresh, fresh))))
+		g.Value(present).Name = "present.0." + name
+		all := must(g.Add(ir.Expand, "all", &ir.ShapeAttr{Shape: []int{1, heads, past + 1, dim}}, present))
+		y := must(g.AddTyped(ir.MatMul, "y", nil, code(1, heads, 1, past+1), q, must(g.Add(ir.Transpose, "turn", &ir.PermAttr{Perm: []int{0, 1, 3, 2}}, all))))
+		g.Outputs = append(g.Outputs, present, y)
+	}
+	states := ir.StatesByName(g)
+	c := manyChip()
+	for _, clusters := range []int{1, 2, 4} {
+		p, err := Compile(g, c, Options{Clusters: clusters, States: states})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameSteps(t, g, c, p, states, past+3, codesOf(g))
+	}
+}

@@ -32,8 +32,8 @@ func (f *modelFlags) options() (runtime.ModelOptions, error) {
 	o := runtime.ModelOptions{Dims: map[string]int64{}}
 	for name, v := range f.dims {
 		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 1 {
-			return o, fmt.Errorf("--dim %s=%s: the size of a dimension is a positive integer", name, v)
+		if err != nil || n < 0 {
+			return o, fmt.Errorf("--dim %s=%s: the size of a dimension is a whole number", name, v)
 		}
 		o.Dims[name] = n
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"situ/backend/gpu/cuda"
+	"situ/internal/decodertest"
 	"situ/internal/natstest"
 )
 
@@ -35,6 +36,11 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SHARED", shared)
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("NATS", nats)
+			decoder := filepath.Join(e.WorkDir, "decoder.onnx")
+			e.Setenv("DECODER", decoder)
+			if err := os.WriteFile(decoder, decodertest.Small.ONNX(), 0o644); err != nil {
+				return err
+			}
 			// Where testscript puts the command, to make a PATH without anything else.
 			e.Setenv("SITU", filepath.SplitList(e.Getenv("PATH"))[0])
 			return nil

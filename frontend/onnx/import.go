@@ -13,7 +13,8 @@ import (
 
 // ImportOptions binds what a model leaves open.
 type ImportOptions struct {
-	// Dims gives values to symbolic dimensions by name. A dimension without a
+	// Dims gives values to symbolic dimensions by name; an input of which one is 0 is no
+	// input of the imported graph. A dimension without a
 	// name is called after its place: "x.0" is the first dimension of input x.
 	Dims map[string]int64
 	// InputShapes gives whole shapes of inputs; they bind symbols too.
@@ -207,7 +208,8 @@ func (im *importer) constants() error {
 	return f.err()
 }
 
-// inputs adds the graph's inputs; those with an initialiser are constants.
+// inputs adds the graph's inputs; those with an initialiser are constants, as are those
+// that may be empty and are.
 func (im *importer) inputs(opt ImportOptions) error {
 	shapes := maps.Clone(opt.InputShapes)
 	if shapes == nil {
@@ -227,6 +229,10 @@ func (im *importer) inputs(opt ImportOptions) error {
 				return fmt.Errorf("input %q: the given value is %s, want %s", in.Name, t.DType, want)
 			}
 			im.env[in.Name] = &value{name: in.Name, id: ir.NoValue, tensor: t}
+			continue
+		}
+		if slices.Contains(types[in.Name].Shape, 0) && im.model.mayBeEmpty(in.Name) {
+			im.env[in.Name] = &value{name: in.Name, id: ir.NoValue, tensor: ir.Zeros(types[in.Name].DType, types[in.Name].Shape...)}
 			continue
 		}
 		id := im.graph.AddInput(in.Name, types[in.Name])

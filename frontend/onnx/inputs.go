@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"situ/frontend/onnx/onnxpb"
@@ -83,11 +84,12 @@ func (m *Model) inputTypes(opt ImportOptions) (map[string]ir.Type, error) {
 			for i, dim := range tt.Shape.Dim {
 				size := dim.GetDimValue()
 				if s := symbol(v, i, dim); s != "" {
-					if size = bound[s]; size == 0 && i == 0 {
-						size = opt.DefaultDim
+					var known bool
+					if size, known = bound[s]; !known && i == 0 && opt.DefaultDim > 0 {
+						size, known = opt.DefaultDim, true
 						bound[s] = size
 					}
-					if size == 0 {
+					if !known {
 						if !open[s] {
 							f.addf("input %q: dimension %d, %q, is symbolic: bind it, for example with --dim %s=1", v.Name, i, s, s)
 						}
@@ -108,8 +110,29 @@ func (m *Model) inputTypes(opt ImportOptions) (map[string]ir.Type, error) {
 	return types, f.err()
 }
 
+// mayBeEmpty reports whether an input is of no use but to be joined by Concat, so that
+// it may have no elements: a cache before the first token.
+func (m *Model) mayBeEmpty(input string) bool {
+	return !slices.ContainsFunc(m.Proto.Graph.Node, func(n *onnxpb.NodeProto) bool {
+		return slices.Contains(n.Input, input) && n.OpType != "Concat" && n.OpType != "Shape"
+	})
+}
+
+// mayBeZero reports whether a symbol is but in the shapes of inputs that may be empty.
+func (m *Model) mayBeZero(s string) bool {
+	for _, v := range m.Inputs() {
+		for i, d := range v.GetType().GetTensorType().GetShape().GetDim() {
+			if symbol(v, i, d) == s && !m.mayBeEmpty(v.Name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // bind collects the values of symbols from opt and checks that they agree with
-// the model and with each other.
+// the model and with each other. A symbol that exporters call after a sum of others,
+// such as past_sequence_length + sequence_length, has the value of the sum.
 func (m *Model) bind(opt ImportOptions) (map[string]int64, error) {
 	var f faults
 	known := m.Symbols()
@@ -118,7 +141,7 @@ func (m *Model) bind(opt ImportOptions) (map[string]int64, error) {
 		switch n := opt.Dims[s]; {
 		case !slices.Contains(known, s):
 			f.addf("there is no symbolic dimension %q; the model has %s", s, quotedList(known))
-		case n < 1 || n > maxElements:
+		case n < 0 || n > maxElements || n == 0 && !m.mayBeZero(s):
 			f.addf("symbolic dimension %q cannot be %d", s, n)
 		default:
 			bound[s] = n
@@ -157,7 +180,35 @@ func (m *Model) bind(opt ImportOptions) (map[string]int64, error) {
 			f.addf("a shape is given for %q, which is no input of the model", name)
 		}
 	}
+	for _, s := range known {
+		n, ok := sumOf(s, bound)
+		if old, given := bound[s]; ok && given && old != n {
+			f.addf("symbolic dimension %q is %d by its terms and given as %d", s, n, old)
+		} else if ok {
+			bound[s] = n
+		}
+	}
 	return bound, f.err()
+}
+
+// sumOf returns the value of a symbol that is a sum of bound ones and numbers.
+func sumOf(s string, bound map[string]int64) (sum int64, ok bool) {
+	terms := strings.Split(s, "+")
+	if len(terms) < 2 {
+		return 0, false
+	}
+	for _, t := range terms {
+		t = strings.TrimSpace(t)
+		n, known := bound[t]
+		if !known {
+			var err error
+			if n, err = strconv.ParseInt(t, 10, 64); err != nil || n < 0 || n > maxElements {
+				return 0, false
+			}
+		}
+		sum += n
+	}
+	return sum, true
 }
 
 func quotedList(names []string) string {

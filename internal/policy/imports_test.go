@@ -38,6 +38,7 @@ var imports = []struct {
 	{"situ/emulator/...", []string{"situ/emulator/...", "situ/backend/pim/isa", "situ/arch", "situ/internal/fixed", "situ/internal/gemm", "situ/internal/vecf32", "situ/internal/cost"}},
 	{"situ/models/...", []string{"situ/ir", "situ/frontend/onnx", "situ/frontend/onnx/onnxpb", "situ/internal/gemm", "situ/internal/mnist"}},
 	{"situ/internal/gendocs", []string{"situ/..."}},
+	{"situ/internal/decodertest", []string{"situ/frontend/onnx/onnxpb"}},
 	{"situ/internal/...", []string{"situ/internal/par"}},
 	{"situ/runtime/...", []string{"situ/..."}},
 	{"situ/cmd/situ", []string{"situ/..."}},

@@ -22,6 +22,9 @@ func Run(w io.Writer, title string, r *runtime.Result) error {
 	if r.Mapping != "" {
 		fmt.Fprintf(w, "\n%s\n", r.Mapping)
 	}
+	if r.Sequence != nil {
+		sequence(w, r.Sequence)
+	}
 	if a := r.Agreement; a != nil {
 		bits := "the same bits as the reference evaluator"
 		if !a.BitExact {
@@ -34,6 +37,36 @@ func Run(w io.Writer, title string, r *runtime.Result) error {
 	}
 	_, err := fmt.Fprintf(w, "emulated in %s here\n", Unit(r.HostSPerRun, "s"))
 	return err
+}
+
+// sequence writes what steps with a cache that grows take.
+func sequence(w io.Writer, s *runtime.Sequence) {
+	many := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	fmt.Fprintf(w, "\n%s behind a cache of %d: %s, %s and %s of DRAM", many(s.Steps, "step"), s.Past, Unit(s.TimeS, "s"), Unit(s.EnergyJ, "J"), Bytes(s.DRAMBytes))
+	if len(s.Runs) > 1 {
+		fmt.Fprint(w, ", loading the second program included")
+	}
+	fmt.Fprintln(w)
+	for _, r := range s.Runs {
+		fmt.Fprintf(w, "  %s of %s: %s, %s and %s of DRAM", many(r.Steps, "step"), many(r.Tokens, "token"), Unit(r.TimeS, "s"), Unit(r.EnergyJ, "J"), Bytes(r.DRAMBytes))
+		if r.Steps > 1 {
+			fmt.Fprint(w, " each")
+		}
+		if r.State != nil {
+			fmt.Fprintf(w, "; the cache is kept, with room for %d, all of which a step reads", r.Cache)
+		} else {
+			fmt.Fprint(w, "; the cache is read from DRAM and written there")
+		}
+		fmt.Fprintln(w)
+	}
+	if last := s.Runs[len(s.Runs)-1]; last.State != nil {
+		fmt.Fprintln(w, "the figures above are those of a step of one token")
+	}
 }
 
 // noise says how far outputs are from those of the model as given.
