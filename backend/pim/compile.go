@@ -361,8 +361,8 @@ func (p *plan) storer(t *tensor) *step {
 const maxRegions = 256
 
 // regionsOf spreads an input or output over the dies whose clusters load or store
-// parts of it, so that all dies' DRAM channels take part. What belongs to die 0
-// needs no region.
+// parts of it, so that all dies' DRAM channels take part; evenly where the parts lie in
+// too many pieces. What belongs to die 0 needs no region.
 func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 	perDie := int(p.chip.ClustersPerDie.Int())
 	home := dense(st.dram, whole(st.dims), st.elem)
@@ -377,7 +377,7 @@ func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 		}
 		size := int64(b.ext(axis)) * home.st[axis]
 		if b.numel()*int64(st.elem)/size > maxRegions {
-			return nil
+			return p.evenRegions(st)
 		}
 		for at := range positions(b, axis) {
 			runs = append(runs, isa.Region{Start: home.at(at), End: home.at(at) + size, Die: j / perDie})
@@ -395,7 +395,20 @@ func (p *plan) regionsOf(st *store, parts []box) []isa.Region {
 	}
 	regions = slices.DeleteFunc(regions, func(r isa.Region) bool { return r.Die == 0 })
 	if len(regions) > maxRegions {
-		return nil
+		return p.evenRegions(st)
+	}
+	return regions
+}
+
+// evenRegions gives each die that the program runs on as much of a store.
+func (p *plan) evenRegions(st *store) []isa.Region {
+	perDie := int(p.chip.ClustersPerDie.Int())
+	dies := (p.clusters + perDie - 1) / perDie
+	var regions []isa.Region
+	for i, b := range whole(dims{1, 1, 1, int(st.dims.numel())}).pieces(3, dies, 64) {
+		if at := st.dram + int64(b.lo[3])*int64(st.elem); i > 0 {
+			regions = append(regions, isa.Region{Start: at, End: at + int64(b.ext(3))*int64(st.elem), Die: i})
+		}
 	}
 	return regions
 }
