@@ -11,8 +11,14 @@ type plan struct {
 	*lowering
 	clusters int
 	effort
-	cycles   int64  // estimate, without what spilling and streaming cost
+	cycles   int64 // estimate, without what spilling and streaming cost
+	keeps    int64 // of that, for states that find no room in the scratchpads
+	moved    int64 // bytes of DRAM in a run, as traffic counts them
+	score    float64
 	barriers []bool // before a step, and before the end
+
+	batch  int   // entries of the batch that is cut into rounds, 0 when none is
+	rounds []int // first entry of each, see Planner.inRounds
 
 	keeping keeping
 	scratchpad
@@ -41,7 +47,7 @@ func (p *plan) split() {
 	for _, s := range p.steps {
 		s.splitAs(0, nil)
 	}
-	p.cycles = 0
+	p.cycles, p.keeps = 0, 0
 	p.barriers = nil
 	p.beginKeeping()
 	for _, s := range p.steps[p.mainFrom:] {
@@ -161,6 +167,7 @@ func (p *plan) splitStep(s *step) int64 {
 		}
 	}
 	s.splitAs(ways[best].split, ways[best].parts)
+	p.keeps += p.keepCycles(s, s.parts)
 	p.keepOn(s)
 	return cycles
 }
@@ -195,7 +202,7 @@ func (p *plan) candidates(s *step) [][]box {
 	// where there are none, runs in memory are the longer the further out it is cut.
 	others := [3]int{1, 2, 3}
 	_, isProduct := s.kernel.(*product)
-	if isProduct {
+	if _, isPair := s.kernel.(*pair); isProduct || isPair {
 		others = [3]int{3, 1, 2}
 	}
 	if isProduct && p.byChannels {
