@@ -108,10 +108,13 @@ const mostPlaced = 4
 // next takes the best option out of the queue when all of it is estimated, and false when
 // none has a score less than a limit.
 func (o *options) next(limit float64) (option, bool) {
-	if len(o.queue) == 0 && o.last == nil {
-		o.queue, o.streams = o.streams, nil
-	}
-	for len(o.queue) > 0 {
+	for {
+		if len(o.queue) == 0 && o.last == nil {
+			o.queue, o.streams = o.streams, nil
+		}
+		if len(o.queue) == 0 {
+			return option{}, false
+		}
 		i := 0
 		for k := range o.queue {
 			if compareOptions(&o.queue[k], &o.queue[i]) < 0 {
@@ -120,7 +123,7 @@ func (o *options) next(limit float64) (option, bool) {
 		}
 		at := o.queue[i]
 		if at.score >= limit {
-			break
+			return option{}, false
 		}
 		o.queue = slices.Delete(o.queue, i, i+1)
 		if at.known > bounded {
@@ -128,7 +131,6 @@ func (o *options) next(limit float64) (option, bool) {
 		}
 		o.split(at)
 	}
-	return option{}, false
 }
 
 // option is a number of clusters that one copy of a program may use, and an effort.
