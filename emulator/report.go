@@ -65,6 +65,7 @@ type Layer struct {
 	MACs       int64         `json:"macs"`
 	StartPS    int64         `json:"start_ps"` // of the first input
 	EndPS      int64         `json:"end_ps"`
+	SpanPS     int64         `json:"span_ps"`       // from start to end; of a batch in rounds the sum of those of each
 	ArrayPS    int64         `json:"array_busy_ps"` // summed over clusters
 	VectorPS   int64         `json:"vector_busy_ps"`
 	Bytes      timing.Bytes  `json:"bytes"`
@@ -107,11 +108,23 @@ func (r *Report) fill(p *isa.Program, c *arch.Chip, res *timing.Result) {
 		}
 		r.Units = append(r.Units, unit)
 	}
-	for i, l := range p.Layers {
-		t := &res.Main.Layers[i]
+	perRound := len(p.Layers) / p.NumRounds()
+	for i, l := range p.Layers[:perRound] {
+		t := res.Main.Layers[i]
+		span := t.End - t.Start
+		for k := i + perRound; k < len(p.Layers); k += perRound {
+			o := &res.Main.Layers[k]
+			l.MACs += p.Layers[k].MACs
+			span += o.End - o.Start
+			t.Start, t.End = min(t.Start, o.Start), max(t.End, o.End)
+			t.Counters.Add(&o.Counters)
+			for u := range t.Busy {
+				t.Busy[u] += o.Busy[u]
+			}
+		}
 		t.Counters.Div(n)
 		r.Layer = append(r.Layer, Layer{
-			Name: l.Name, Op: l.Op, Mapping: l.Mapping, MACs: l.MACs, StartPS: t.Start, EndPS: t.End,
+			Name: l.Name, Op: l.Op, Mapping: l.Mapping, MACs: l.MACs, StartPS: t.Start, EndPS: t.End, SpanPS: span,
 			ArrayPS: t.Busy[isa.UnitArray] / n, VectorPS: t.Busy[isa.UnitVector] / n,
 			Bytes: t.Counters.Bytes(), Energy: energy.Of(&t.Counters, 0, c), ArraySlots: t.Counters.ArraySlots,
 		})

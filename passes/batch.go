@@ -14,7 +14,10 @@ import (
 // g. It returns an error that names the operator where entries would meet, as in a
 // transpose that moves dimension 0, and for a graph whose inputs do not begin with
 // a dimension of 1.
-func Batch(g *ir.Graph, n int) (*ir.Graph, error) {
+func Batch(g *ir.Graph, n int) (*ir.Graph, error) { return Rebatch(g, 1, n) }
+
+// Rebatch is Batch for a graph of a batch: dimension 0 is n instead of from.
+func Rebatch(g *ir.Graph, from, n int) (*ir.Graph, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("batch %d: at least 1", n)
 	}
@@ -22,8 +25,8 @@ func Batch(g *ir.Graph, n int) (*ir.Graph, error) {
 	batched := make([]bool, len(g.Values))
 	for _, id := range g.Inputs {
 		s := g.Type(id).Shape
-		if len(s) == 0 || s[0] != 1 {
-			return nil, fmt.Errorf("input %q has shape %v: a batch needs dimension 0 to be 1", g.Value(id).Name, s)
+		if len(s) == 0 || s[0] != from {
+			return nil, fmt.Errorf("input %q has shape %v: a batch needs dimension 0 to be %d", g.Value(id).Name, s, from)
 		}
 		batched[id] = true
 		v := r.g.Value(r.Map(id))
@@ -40,7 +43,7 @@ func Batch(g *ir.Graph, n int) (*ir.Graph, error) {
 			r.Copy(op)
 			continue
 		}
-		if err := entriesApart(g, op, in); err != nil {
+		if err := entriesApart(g, op, in, from); err != nil {
 			return nil, fmt.Errorf("%s %q cannot take a batch: %w", op.Kind, op.Name, err)
 		}
 		r.CopyAs(op, batchedType(t, n))
@@ -77,11 +80,11 @@ func batchAttr(a ir.Attr, n int) {
 }
 
 // entriesApart reports why an operator would mix the entries of a batch, of which
-// its operands marked in have one in dimension 0.
-func entriesApart(g *ir.Graph, op *ir.Op, in []bool) error {
+// its operands marked in have n in dimension 0.
+func entriesApart(g *ir.Graph, op *ir.Op, in []bool, n int) error {
 	out := g.Type(op.Out)
 	rank := len(out.Shape)
-	if rank == 0 || out.Shape[0] != 1 {
+	if rank == 0 || out.Shape[0] != n {
 		return fmt.Errorf("its result has shape %v", out.Shape)
 	}
 	if out.Quant != nil && out.Quant.Axis == 0 {
@@ -152,6 +155,9 @@ func entriesApart(g *ir.Graph, op *ir.Op, in []bool) error {
 		for j, id := range op.In {
 			if in[j] && len(g.Type(id).Shape) != rank {
 				return fmt.Errorf("operand %d has rank %d, its result %d", j, len(g.Type(id).Shape), rank)
+			}
+			if s := g.Type(id).Shape; !in[j] && len(s) == rank && s[0] != 1 {
+				return fmt.Errorf("operand %d has entries of its own", j)
 			}
 		}
 	}

@@ -122,3 +122,31 @@ func TestBatchRefuses(t *testing.T) {
 		t.Error("accepted a batch of 0")
 	}
 }
+
+// TestRebatch makes a batch of another: it is that of the single inputs.
+func TestRebatch(t *testing.T) {
+	g, err := irtest.ResNet18(32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	six, err := Batch(g, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 4, 7} {
+		want, err := Batch(g, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Rebatch(six, 6, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String() {
+			t.Errorf("a batch of 6 made one of %d is not that", n)
+		}
+	}
+	if _, err := Rebatch(six, 5, 2); err == nil || !strings.Contains(err.Error(), "dimension 0 to be 5") {
+		t.Errorf("a batch of 6 taken for one of 5: %v", err)
+	}
+}

@@ -154,7 +154,7 @@ func measured(r *emulator.Report, p *isa.Program, t *Target) *Result {
 	for _, l := range r.Layer {
 		res.Layers = append(res.Layers, LayerCost{
 			Name: l.Name, Op: l.Op, MACs: l.MACs, Mapping: l.Mapping,
-			TimeS: seconds(l.EndPS - l.StartPS), Energy: Energy(l.Energy), Bytes: Bytes(l.Bytes),
+			TimeS: seconds(l.SpanPS), Energy: Energy(l.Energy), Bytes: Bytes(l.Bytes),
 		})
 	}
 	return res
@@ -183,12 +183,12 @@ func explain(r *emulator.Report, p *isa.Program, t *Target, utilisation float64)
 	s.WriteString(" of the time")
 	var longest *emulator.Layer
 	for i := range r.Layer {
-		if l := &r.Layer[i]; longest == nil || l.EndPS-l.StartPS > longest.EndPS-longest.StartPS {
+		if l := &r.Layer[i]; longest == nil || l.SpanPS > longest.SpanPS {
 			longest = l
 		}
 	}
 	if longest != nil {
-		fmt.Fprintf(&s, "; longest is %s %q with %s", longest.Op, longest.Name, Percent(float64(longest.EndPS-longest.StartPS)/float64(r.LatencyPS)))
+		fmt.Fprintf(&s, "; longest is %s %q with %s", longest.Op, longest.Name, Percent(float64(longest.SpanPS)/float64(r.LatencyPS)))
 	}
 	return s.String()
 }
@@ -316,6 +316,9 @@ func runProgram(ctx context.Context, c *compiled, t *Target, inputs []*ir.Tensor
 // mapping says in words how a chip is used for one run and at steady state.
 func mapping(one, many *isa.Program, replicas int, t *Target) string {
 	s := fmt.Sprintf("one run uses %d of %d clusters", len(one.Main), t.Chip.NumClusters())
+	if n := one.NumRounds(); n > 1 {
+		s += fmt.Sprintf(" in %d rounds", n)
+	}
 	if t.Chip.NumClusters() == 1 {
 		return "one cluster; consecutive inputs overlap"
 	}

@@ -36,9 +36,14 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 	p.emitSteps(e, 0, p.mainFrom, meet)
 	p.end(e)
 	main = e.begin(1)
-	p.emitSteps(e, p.mainFrom, len(p.steps), meet)
-	if p.barriers[len(p.steps)] {
-		meet()
+	for i, entry := range p.rounds {
+		e.round = i
+		at := p.moveTo(entry)
+		p.emitSteps(e, p.mainFrom, len(p.steps), meet)
+		if p.barriers[len(p.steps)] {
+			meet()
+		}
+		at()
 	}
 	for j := range p.clusters {
 		e.cluster = j
@@ -48,6 +53,20 @@ func (p *plan) generate() (initial, main []isa.Stream, err error) {
 		e.emit(isa.OpHalt)
 	}
 	return initial, main, nil
+}
+
+// moveTo moves inputs and outputs to where a batch has the entries of a round, until the
+// function that it returns is called.
+func (p *plan) moveTo(entry int) (back func()) {
+	move := func(entry int64) {
+		for _, list := range [2][]*tensor{p.inputs, p.outputs} {
+			for _, t := range list {
+				t.store.dram += p.entryBytes(t.store) * entry
+			}
+		}
+	}
+	move(int64(entry))
+	return func() { move(-int64(entry)) }
 }
 
 // emitSteps emits the steps from one up to another, which begins no group.

@@ -23,8 +23,14 @@
 // for the timing model alone; what it can keep from chip to chip it keeps
 // (splits.go, cutting.go). bound.go says what no program can do better than.
 //
-// The number of clusters is chosen by estimate (compile.go). Efforts to keep all
-// weights on the chip go from quick products over few copies to streaming.
+// The number of clusters and the effort are chosen by estimate, then by what spilling
+// costs where everything has its place (compile.go): an option is looked at more closely
+// only while it may be the best. Efforts to keep all weights on the chip go from quick
+// products over few copies to streaming, which is for where nothing else fits.
+//
+// A batch whose activations do not fit is cut into rounds (planner.go): the graph is
+// lowered for fewer entries, and the main streams are written once for each round, on
+// other entries of inputs and outputs. Weights are shared and stay.
 //
 // # Ideas
 //

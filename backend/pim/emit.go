@@ -27,7 +27,9 @@ type emitter struct {
 	chunk   int             // which chunk of columns a product emits, −1 for all
 	before  emittedStep
 	src     []view // of the operands of the step at hand
-	used    []bool // of each layer: it has instructions
+	used    []bool // of each layer of each round: it has instructions
+	layers  int    // of a round
+	round   int    // of the batch, that is being written
 }
 
 // maxInsts bounds a program, so that an absurd model gives an error and does not
@@ -65,11 +67,19 @@ func (e *emitter) again(insts []isa.Inst) {
 // hand.
 func (e *emitter) inLayer(s *isa.Stream, n int) {
 	for range n {
-		s.Layer = append(s.Layer, e.layer)
+		s.Layer = append(s.Layer, e.layerOf())
 	}
 	if e.layer >= 0 {
-		e.used[e.layer] = true
+		e.used[e.layerOf()] = true
 	}
+}
+
+// layerOf returns the layer at hand of the round at hand.
+func (e *emitter) layerOf() int32 {
+	if e.layer < 0 {
+		return e.layer
+	}
+	return e.layer + int32(e.round*e.layers)
 }
 
 // arena keeps operands of instructions in few pieces of memory.
@@ -114,7 +124,7 @@ func (e *emitter) reset(p *plan) {
 	e.args.reset()
 	*e = emitter{
 		chip: p.chip, args: e.args, phases: e.phases, half: zeroed(e.half, p.clusters), ring: slices.Grow(e.ring[:0], p.clusters)[:p.clusters],
-		written: zeroed(e.written, p.clusters), turns: slices.Grow(e.turns[:0], p.clusters)[:p.clusters], chunk: -1, layer: -1, src: e.src, used: slices.Grow(e.used[:0], len(p.layers))[:len(p.layers)],
+		written: zeroed(e.written, p.clusters), turns: slices.Grow(e.turns[:0], p.clusters)[:p.clusters], chunk: -1, layer: -1, src: e.src, used: slices.Grow(e.used[:0], len(p.layers)*len(p.rounds))[:len(p.layers)*len(p.rounds)], layers: len(p.layers),
 	}
 	clear(e.used)
 	for j := range e.ring {

@@ -97,7 +97,7 @@ func (p *plan) placeBuffers() error {
 		}
 	}
 	p.fuse()
-	p.traffic() // settles the order of loops
+	p.moved = p.traffic() // settles the order of loops
 	return nil
 }
 

@@ -164,8 +164,14 @@ func (k *product) problem(out box) Problem {
 	return Problem{M: m, K: int64(k.kTotal()) / slices, N: int64(out.ext(3)), Groups: g, Weights: k.w.form, Slices: slices}
 }
 
+// noMapping is more cycles than any part of a product takes for which there is a mapping.
+const noMapping = 1 << 48
+
 func (k *product) cycles(_ *arch.Chip, out box) int64 {
-	m, _ := k.maps.best(k.problem(out))
+	m, ok := k.maps.best(k.problem(out))
+	if !ok {
+		return noMapping
+	}
 	return m.Cycles
 }
 

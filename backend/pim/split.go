@@ -11,8 +11,14 @@ type plan struct {
 	*lowering
 	clusters int
 	effort
-	cycles   int64  // estimate, without what spilling and streaming cost
+	cycles   int64 // estimate, without what spilling and streaming cost
+	keeps    int64 // of that, for states that find no room in the scratchpads
+	moved    int64 // bytes of DRAM in a run, as traffic counts them
+	score    float64
 	barriers []bool // before a step, and before the end
+
+	batch  int   // entries of the batch that is cut into rounds, 0 when none is
+	rounds []int // first entry of each, see Planner.inRounds
 
 	keeping keeping
 	scratchpad
@@ -41,7 +47,7 @@ func (p *plan) split() {
 	for _, s := range p.steps {
 		s.splitAs(0, nil)
 	}
-	p.cycles = 0
+	p.cycles, p.keeps = 0, 0
 	p.barriers = nil
 	p.beginKeeping()
 	for _, s := range p.steps[p.mainFrom:] {
@@ -161,6 +167,7 @@ func (p *plan) splitStep(s *step) int64 {
 		}
 	}
 	s.splitAs(ways[best].split, ways[best].parts)
+	p.keeps += p.keepCycles(s, s.parts)
 	p.keepOn(s)
 	return cycles
 }
@@ -191,7 +198,14 @@ func (p *plan) candidates(s *step) [][]box {
 	_, perChannel := s.kernel.(channelled)
 	cuts[3] = cuts[3] || perChannel
 	along := func(b box, axis, n int) []box { return b.pieces(axis, n, s.grain(axis)) }
-	if _, ok := s.kernel.(*product); ok && p.byChannels {
+	// Parts of the same channels stand side by side, so that they can share weights;
+	// where there are none, runs in memory are the longer the further out it is cut.
+	others := [3]int{1, 2, 3}
+	_, isProduct := s.kernel.(*product)
+	if _, isPair := s.kernel.(*pair); isProduct || isPair {
+		others = [3]int{3, 1, 2}
+	}
+	if isProduct && p.byChannels {
 		if parts := along(full, 3, p.clusters); len(parts) > 1 {
 			return [][]box{p.fill(parts)}
 		}
@@ -202,21 +216,26 @@ func (p *plan) candidates(s *step) [][]box {
 		}
 		parts := along(full, axis, p.clusters)
 		out = append(out, p.fill(parts))
-		if axis == 3 || len(parts) == p.clusters {
+		if axis == 3 {
 			continue
 		}
-		// Clusters are left over: cut by channels or columns too. Parts of the same
-		// channels stand side by side, so that they can share weights.
-		for _, other := range [2]int{3, 2} {
-			if !cuts[other] || other == axis {
-				continue
-			}
-			var both []box
-			for _, b := range along(full, other, p.clusters/len(parts)) {
-				both = append(both, along(b, axis, len(parts))...)
-			}
-			if len(both) > len(parts) && len(both) <= p.clusters {
-				out = append(out, p.fill(both))
+		// Where clusters are left over, or get fewer than others: cut along two axes.
+		counts := []int{len(parts)}
+		if n := gcd(full.ext(0), p.clusters); axis == 0 && n > 1 && n < len(parts) {
+			counts = append(counts, n)
+		}
+		for _, n := range counts {
+			for _, other := range others {
+				if !cuts[other] || other <= axis || n == p.clusters {
+					continue
+				}
+				var both []box
+				for _, b := range along(full, other, p.clusters/n) {
+					both = append(both, along(b, axis, n)...)
+				}
+				if len(both) > n && len(both) <= p.clusters {
+					out = append(out, p.fill(both))
+				}
 			}
 		}
 	}
@@ -244,6 +263,14 @@ func (p *plan) candidates(s *step) [][]box {
 		}
 	}
 	return out
+}
+
+// gcd returns the greatest common divisor of two numbers that are not 0.
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // splitOf returns how a tensor that one step writes whole is split, nil when
@@ -354,37 +381,70 @@ func (p *plan) loadParts(t *tensor) []box {
 	if partition(each, full) {
 		return each
 	}
-	parts := make([]box, p.clusters)
-	// Along the axis in which the needs begin at different places, each cluster
-	// takes what lies before the next one's need.
-	for axis := range 4 {
-		var at []int // clusters in order
-		ok := true
-		for j := range needs {
-			if needs[j].empty() {
-				continue
-			}
-			if len(at) > 0 && needs[j].lo[axis] <= needs[at[len(at)-1]].lo[axis] {
-				ok = false
-			}
-			at = append(at, j)
-		}
-		if !ok || len(at) < 2 {
-			continue
-		}
-		lo := 0
-		for k, j := range at {
-			hi := full.hi[axis]
-			if k+1 < len(at) {
-				hi = needs[at[k+1]].lo[axis]
-			}
-			parts[j] = full.along(axis, lo, hi)
-			lo = hi
-		}
+	if parts := inOrder(needs, full, allCuts); partition(parts, full) {
 		return parts
 	}
+	for axis := range allCuts { // needs that are no grid may yet be in order along one axis
+		var along [4]bool
+		along[axis] = true
+		if parts := inOrder(needs, full, along); partition(parts, full) && taken(parts) > 1 {
+			return parts
+		}
+	}
+	parts := make([]box, p.clusters)
 	parts[0] = full
 	return parts
+}
+
+// inOrder shares full among clusters that need parts of it which may overlap: along the
+// axes marked, each takes what lies before the next one's need, of several whose needs
+// begin at the same place the first. Where the needs are no grid, as those of a split
+// along one or two axes are, the result does not cover full.
+func inOrder(needs []box, full box, axes [4]bool) []box {
+	parts := make([]box, len(needs))
+	var begins [4][]int
+	for axis, ok := range axes {
+		for j := range needs {
+			if ok && !needs[j].empty() {
+				begins[axis] = append(begins[axis], needs[j].lo[axis])
+			}
+		}
+		slices.Sort(begins[axis])
+		begins[axis] = slices.Compact(begins[axis])
+	}
+	for j := range needs {
+		if needs[j].empty() {
+			continue
+		}
+		b := full
+		for axis, at := range begins {
+			if len(at) == 0 {
+				continue
+			}
+			k, _ := slices.BinarySearch(at, needs[j].lo[axis])
+			if k > 0 {
+				b.lo[axis] = at[k]
+			}
+			if k+1 < len(at) {
+				b.hi[axis] = at[k+1]
+			}
+		}
+		if !slices.Contains(parts[:j], b) {
+			parts[j] = b
+		}
+	}
+	return parts
+}
+
+// taken returns how many boxes are not empty.
+func taken(boxes []box) int {
+	n := 0
+	for _, b := range boxes {
+		if !b.empty() {
+			n++
+		}
+	}
+	return n
 }
 
 // partition reports whether boxes cover a whole without overlap.

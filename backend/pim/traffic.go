@@ -21,8 +21,14 @@ func (p *plan) traffic() int64 {
 		}
 		i = s.end() + 1
 	}
-	if !p.resident {
-		n += p.constBytes
+	if !p.resident { // each cluster loads its own
+		for _, s := range p.steps[p.mainFrom:] {
+			for j := range p.clusters {
+				if b := s.blob(j); b != nil && !s.parts[j].empty() {
+					n += int64(len(b.data))
+				}
+			}
+		}
 	}
 	return n
 }

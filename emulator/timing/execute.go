@@ -143,10 +143,17 @@ func (m *model) contend(k *cluster, unit isa.Unit, start, end, read, write int64
 
 // dieOf returns the die whose DRAM holds an address.
 func (m *model) dieOf(addr int64) int {
-	for _, r := range m.prog.Regions {
-		if addr >= r.Start && addr < r.End {
-			return min(r.Die, m.dies-1)
+	regions := m.prog.Regions // in order
+	lo, hi := 0, len(regions)
+	for lo < hi {
+		if mid := (lo + hi) / 2; regions[mid].End <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
 		}
+	}
+	if lo < len(regions) && regions[lo].Start <= addr {
+		return min(regions[lo].Die, m.dies-1)
 	}
 	return 0
 }

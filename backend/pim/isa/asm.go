@@ -131,6 +131,7 @@ func init() {
 		"model":    {1, func(a *assembler, f *fields) { a.p.Model = f.string() }},
 		"quant":    {1, func(a *assembler, f *fields) { a.p.Quant = f.string() }},
 		"replicas": {1, func(a *assembler, f *fields) { a.p.Replicas = int(f.int()) }},
+		"rounds":   {1, func(a *assembler, f *fields) { a.p.Rounds = int(f.int()) }},
 		"arch": {2, func(a *assembler, f *fields) {
 			a.p.Arch = f.string()
 			sum, err := hex.DecodeString(f.string())

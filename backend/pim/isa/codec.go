@@ -9,7 +9,7 @@ import (
 )
 
 // FormatVersion is the version of the .pim container that Encode writes.
-const FormatVersion = 3
+const FormatVersion = 4
 
 // ISAVersion is the version of the instruction table. It grows whenever an
 // existing opcode's number or operand list changes; a test holds the table to it.

@@ -53,6 +53,9 @@ func (d *disassembler) header() {
 		d.printf(".%s %d\n", sizeNames[i], *x)
 	}
 	d.printf(".replicas %d\n", p.Replicas)
+	if p.Rounds != 0 { // as in few programs
+		d.printf(".rounds %d\n", p.Rounds)
+	}
 	for _, r := range p.Regions {
 		d.printf(".region %d %d %d\n", r.Start, r.End, r.Die)
 	}

@@ -100,7 +100,14 @@ type Program struct {
 
 	WeightBytes int64 // of the model, each weight once, as stored
 	Replicas    int   // how many copies of this program the chip can run side by side
+
+	// Rounds is into how many parts Main cuts a batch, one after the other, 0 or 1 for
+	// none. Layers then holds the layers of each round behind those of the one before.
+	Rounds int
 }
+
+// NumRounds returns the rounds of Main, at least 1.
+func (p *Program) NumRounds() int { return max(p.Rounds, 1) }
 
 // Streams reports whether the program reads weights from DRAM in every inference.
 func (p *Program) Streams() bool {

@@ -14,6 +14,7 @@ func encodeMeta(p *Program) []byte {
 		w.int(*x)
 	}
 	w.int(int64(p.Replicas))
+	w.int(int64(p.Rounds))
 	w.uint(uint64(len(p.Regions)))
 	for _, r := range p.Regions {
 		w.int(r.Start)
@@ -71,6 +72,7 @@ func decodeMeta(r *reader, p *Program) {
 		*x = r.int()
 	}
 	p.Replicas = int(r.int())
+	p.Rounds = int(r.int())
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		p.Regions = append(p.Regions, Region{Start: r.int(), End: r.int(), Die: int(r.int())})
 	}

@@ -64,6 +64,9 @@ func (v *validator) program() {
 	if p.ScratchpadBytes < 0 || p.AccumulatorBytes < 0 || p.WeightSRAMBytes < 0 || p.WeightBytes < 0 || p.Replicas < 0 {
 		v.faultf("a size is negative")
 	}
+	if n := p.NumRounds(); p.Rounds < 0 || len(p.Layers)%n != 0 {
+		v.faultf("has %d layers for %d rounds", len(p.Layers), p.Rounds)
+	}
 	end := int64(0)
 	for i, r := range p.Regions {
 		v.where = fmt.Sprintf("region %d", i)
