@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -261,46 +262,81 @@ func byNumber(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// influence draws, for one objective, how its geometric mean over all designs
-// with a value of a parameter differs between values of that parameter. It is a
-// main effect: other parameters are averaged over the designs that were valued.
-func influence(rows []*explore.Row, objective string) template.HTML {
-	if len(rows) == 0 || len(rows[0].Settings) == 0 {
-		return ""
-	}
-	type effect struct {
-		name, text string
-		factor     float64
+// effect is what a parameter does to an objective: between designs that differ in
+// nothing else.
+type effect struct {
+	name   string
+	factor float64 // the largest geometric mean of the ratios between two of its values, at least 1
+	pairs  int     // of designs
+	text   string  // the ratios of pairs of values, the largest first
+}
+
+// Bounds on what effects compares and tells.
+const (
+	mostValues = 100 // of a parameter, among designs that differ in it alone
+	mostTold   = 16  // pairs of values
+)
+
+// effects compares, for each parameter, all pairs of designs that differ in it alone,
+// so that which other designs were valued does not enter. The largest comes first.
+func effects(rows []*explore.Row, objective string) []effect {
+	if len(rows) == 0 {
+		return nil
 	}
 	var es []effect
-	for k := range rows[0].Settings {
-		sum, n := map[string]float64{}, map[string]float64{}
+	for k, p := range rows[0].Settings {
+		groups := map[string][]*explore.Row{} // by what the other parameters are
 		for _, r := range rows {
-			if v := r.Values[objective]; v > 0 {
-				sum[r.Settings[k].Value] += math.Log(v)
-				n[r.Settings[k].Value]++
+			if r.Values[objective] > 0 {
+				var others strings.Builder
+				for i, s := range r.Settings {
+					if i != k {
+						fmt.Fprintf(&others, "%q", s.Value)
+					}
+				}
+				groups[others.String()] = append(groups[others.String()], r)
 			}
 		}
-		e := effect{name: rows[0].Settings[k].Name}
-		lo, hi := math.Inf(1), math.Inf(-1)
-		var values []string
-		for v := range n {
-			values = append(values, v)
+		type ends struct{ from, to string }
+		sum, n := map[ends]float64{}, map[ends]int{}
+		e := effect{name: p.Name, factor: 1}
+		for _, g := range groups {
+			slices.SortStableFunc(g, func(a, b *explore.Row) int { return byNumber(a.Settings[k].Value, b.Settings[k].Value) })
+			g = slices.CompactFunc(g, func(a, b *explore.Row) bool { return a.Settings[k].Value == b.Settings[k].Value })
+			step := (len(g) + mostValues - 1) / mostValues
+			for i := 0; i < len(g); i += step {
+				for j := i + step; j < len(g); j += step {
+					x := ends{g[i].Settings[k].Value, g[j].Settings[k].Value}
+					sum[x] += math.Log(g[j].Values[objective] / g[i].Values[objective])
+					n[x]++
+					e.pairs++
+				}
+			}
 		}
-		slices.SortFunc(values, byNumber)
-		for _, v := range values {
-			m := math.Exp(sum[v] / n[v])
-			lo, hi = min(lo, m), max(hi, m)
-			e.text += fmt.Sprintf("%s: %s (%g designs)\n", v, value(objective, m), n[v])
+		mean := func(x ends) float64 { return sum[x] / float64(n[x]) }
+		sorted := slices.SortedFunc(maps.Keys(n), func(a, b ends) int {
+			return cmp.Or(cmp.Compare(math.Abs(mean(b)), math.Abs(mean(a))), byNumber(a.from, b.from), byNumber(a.to, b.to))
+		})
+		for i, x := range sorted {
+			e.factor = max(e.factor, math.Exp(math.Abs(mean(x))))
+			if i < mostTold {
+				e.text += fmt.Sprintf("\n%s → %s: × %.3g (pairs: %d)", x.from, x.to, math.Exp(mean(x)), n[x])
+			}
 		}
-		if len(values) > 0 {
-			e.factor = hi / lo
-			es = append(es, e)
-		}
+		es = append(es, e)
 	}
 	slices.SortStableFunc(es, func(a, b effect) int { return cmp.Compare(b.factor, a.factor) })
+	return es
+}
+
+// influence draws the effects of parameters on an objective.
+func influence(rows []*explore.Row, objective string) template.HTML {
+	es := effects(rows, objective)
+	if len(es) == 0 {
+		return ""
+	}
 	h := 40 + 22*float64(len(es))
-	s := newSVG(560, h, "what moves "+objective+": largest over smallest mean, by parameter")
+	s := newSVG(560, h, "what moves "+objective+", all else equal")
 	most := 1.0
 	for _, e := range es {
 		most = max(most, math.Log(e.factor))
@@ -308,7 +344,11 @@ func influence(rows []*explore.Row, objective string) template.HTML {
 	for i, e := range es {
 		y := 30 + 22*float64(i)
 		s.text(210, y+13, "end", "l", e.name)
-		s.rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+"\n"+e.text)
+		if e.pairs == 0 {
+			s.text(216, y+13, "start", "v", "no two designs valued differ in it alone")
+			continue
+		}
+		s.rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+e.text)
 		s.text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
 	}
 	return s.done()
