@@ -147,13 +147,21 @@ func listRuns(cmd *cobra.Command, st *store.Store, _ []string) error {
 	}
 	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "run\tname\tstarted\ttook\tstatus\tpoints\tfront")
+	unfinished := false
 	for i := range runs {
 		r := &runs[i]
 		sum, err := explore.Summary(r)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g s\t%s\t%d\t%d\n", r.ID, r.Name, r.Started.Format(time.DateTime), r.Seconds, r.Status, sum.Proposed, len(sum.Front))
+		front := fmt.Sprint(len(sum.Front))
+		if r.Status != store.Done {
+			front, unfinished = "–", unfinished || r.Status != store.Running
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g s\t%s\t%d\t%s\n", r.ID, r.Name, r.Started.Format(time.DateTime), r.Seconds, r.Status, sum.Proposed, front)
+	}
+	if unfinished {
+		fmt.Fprintln(tw, "\nwhat a stopped or interrupted run computed is kept; situ explore SPACE.yaml --resume goes on with it")
 	}
 	return tw.Flush()
 }
