@@ -70,6 +70,9 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
+	if len(o.Batches) > 0 && m.batch() > 1 {
+		return nil, fmt.Errorf("model %s: a run takes %d inputs already; leave out --dim %s=%d to compare batches", m.Name, m.Batch, m.batchDim, m.Batch)
+	}
 	p, err := Prepare(ctx, m, q)
 	if err != nil {
 		return nil, err
