@@ -390,7 +390,7 @@ func TestHostAround(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+		many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

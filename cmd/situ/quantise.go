@@ -36,7 +36,7 @@ dimensions get the sizes of --dim.`,
 			if err := mayWrite(out, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "quantising")
+			_, stop := spinner(cmd, "quantising")
 			r, err := runtime.Quantise(cmd.Context(), args[0], mo, qf.o)
 			stop()
 			if err != nil {
