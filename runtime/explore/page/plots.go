@@ -10,43 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"situ/internal/svg"
 	"situ/runtime"
 	"situ/runtime/explore"
 	"situ/runtime/report"
 )
-
-// svg builds one drawing. Everything that came from a user is escaped. What the
-// page tells of an element that is pointed at stands in data-t, or is that of the
-// design in data-d, a place in the page's list of designs.
-type svg struct {
-	strings.Builder
-	w, h float64
-}
-
-// newSVG begins a drawing, which a page shows at most a quarter larger than w and h.
-func newSVG(w, h float64, title string) *svg {
-	s := &svg{w: w, h: h}
-	fmt.Fprintf(s, `<svg viewBox="0 0 %g %g" style="max-width:%gpx" role="img" xmlns="http://www.w3.org/2000/svg">`, w, h, 1.25*w)
-	s.text(w/2, 16, "middle", "t", title)
-	return s
-}
-
-func (s *svg) done() template.HTML {
-	s.WriteString("</svg>")
-	return template.HTML(s.String())
-}
-
-func (s *svg) text(x, y float64, anchor, class, t string) {
-	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`, x, y, anchor, class, html.EscapeString(t))
-}
-
-func (s *svg) line(x1, y1, x2, y2 float64, class string) {
-	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
-}
-
-func (s *svg) rect(x, y, w, h float64, fill, about string) {
-	fmt.Fprintf(s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" data-t="%s"/>`, x, y, max(w, 0), max(h, 0), fill, html.EscapeString(about))
-}
 
 // axis maps values to places, logarithmically when all are positive and they
 // spread over more than a factor of three.
@@ -159,16 +127,16 @@ func scatter(rows []*explore.Row, x, y string) template.HTML {
 		xs, ys = append(xs, r.Values[x]), append(ys, r.Values[y])
 	}
 	ax, ay := newAxis(x, xs, left, w-right), newAxis(y, ys, h-bottom, top)
-	s := newSVG(w, h, y+" over "+x)
+	s := svg.New(w, h, y+" over "+x)
 	for _, t := range ax.ticks() {
-		s.line(ax.at(t), top, ax.at(t), h-bottom, "g")
-		s.text(ax.at(t), h-bottom+16, "middle", "l", value(x, t))
+		s.Line(ax.at(t), top, ax.at(t), h-bottom, "g")
+		s.Text(ax.at(t), h-bottom+16, "middle", "l", value(x, t))
 	}
 	for _, t := range ay.ticks() {
-		s.line(left, ay.at(t), w-right, ay.at(t), "g")
-		s.text(left-6, ay.at(t)+4, "end", "l", value(y, t))
+		s.Line(left, ay.at(t), w-right, ay.at(t), "g")
+		s.Text(left-6, ay.at(t)+4, "end", "l", value(y, t))
 	}
-	s.text((left+w-right)/2, h-8, "middle", "l", x)
+	s.Text((left+w-right)/2, h-8, "middle", "l", x)
 	for i, r := range rows {
 		radius := 2.5
 		if r.Fate == explore.Front {
@@ -176,7 +144,7 @@ func scatter(rows []*explore.Row, x, y string) template.HTML {
 		}
 		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="%g" class="%s" data-d="%d"/>`, ax.at(r.Values[x]), ay.at(r.Values[y]), radius, class(r), i)
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // mostLines bounds the faint lines of parallel coordinates.
@@ -190,7 +158,7 @@ func parallel(rows []*explore.Row, objectives []string) template.HTML {
 	const h, top, bottom = 360, 50, 60
 	n := len(rows[0].Settings) + len(objectives)
 	w := max(float64(110*n), 640)
-	s := newSVG(w, h, "designs over parameters and objectives")
+	s := svg.New(w, h, "designs over parameters and objectives")
 	x := func(k int) float64 { return 60 + float64(k)*(w-120)/float64(max(n-1, 1)) }
 	// Parameters take evenly spaced places in the order of their values.
 	order := make([][]string, len(rows[0].Settings))
@@ -231,24 +199,24 @@ func parallel(rows []*explore.Row, objectives []string) template.HTML {
 		fmt.Fprintf(s, `" data-d="%d"/>`, i)
 	}
 	for k := range n {
-		s.line(x(k), top, x(k), h-bottom, "a")
+		s.Line(x(k), top, x(k), h-bottom, "a")
 		name := ""
 		if k < len(order) {
 			name = rows[0].Settings[k].Name
 			for i, v := range order[k] {
 				if len(order[k]) <= 12 || i == 0 || i == len(order[k])-1 {
-					s.text(x(k)-4, h-bottom-(float64(i)+0.5)*(h-bottom-top)/float64(len(order[k]))+4, "end", "v", v)
+					s.Text(x(k)-4, h-bottom-(float64(i)+0.5)*(h-bottom-top)/float64(len(order[k]))+4, "end", "v", v)
 				}
 			}
 		} else {
 			name = objectives[k-len(order)]
 			a := axes[k-len(order)]
-			s.text(x(k)-4, top+4, "end", "v", value(name, a.hi))
-			s.text(x(k)-4, h-bottom+4, "end", "v", value(name, a.lo))
+			s.Text(x(k)-4, top+4, "end", "v", value(name, a.hi))
+			s.Text(x(k)-4, h-bottom+4, "end", "v", value(name, a.lo))
 		}
 		fmt.Fprintf(s, `<text x="%.1f" y="%.1f" class="v" text-anchor="middle" transform="rotate(-12 %.1f %.1f)">%s</text>`, x(k), float64(h-bottom+34), x(k), float64(h-bottom+34), html.EscapeString(name))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // byNumber orders numbers by value and names by letters.
@@ -336,27 +304,27 @@ func influence(rows []*explore.Row, objective string) template.HTML {
 		return ""
 	}
 	h := 40 + 22*float64(len(es))
-	s := newSVG(560, h, "what moves "+objective+", all else equal")
+	s := svg.New(560, h, "what moves "+objective+", all else equal")
 	most := 1.0
 	for _, e := range es {
 		most = max(most, math.Log(e.factor))
 	}
 	for i, e := range es {
 		y := 30 + 22*float64(i)
-		s.text(210, y+13, "end", "l", e.name)
+		s.Text(210, y+13, "end", "l", e.name)
 		if e.pairs == 0 {
-			s.text(216, y+13, "start", "v", "no two designs valued differ in it alone")
+			s.Text(216, y+13, "start", "v", "no two designs valued differ in it alone")
 			continue
 		}
-		s.rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+e.text)
-		s.text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
+		s.Rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+e.text)
+		s.Text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // funnel draws how many designs each stage saw, kept and dropped.
 func funnel(r *explore.Report) template.HTML {
-	s := newSVG(640, 40+30*float64(len(r.Stages)), "designs that each stage saw (grey) and kept (blue); length by square root")
+	s := svg.New(640, 40+30*float64(len(r.Stages)), "designs that each stage saw (grey) and kept (blue); length by square root")
 	most := 1.0
 	for _, st := range r.Stages {
 		most = max(most, float64(st.Seen))
@@ -364,12 +332,12 @@ func funnel(r *explore.Report) template.HTML {
 	width := func(n int) float64 { return 420 * math.Sqrt(float64(n)/most) }
 	for i, st := range r.Stages {
 		y := 30 + 30*float64(i)
-		s.text(100, y+15, "end", "l", st.Stage)
-		s.rect(106, y, width(st.Seen), 20, "#d6dbdf", fmt.Sprintf("%d seen; dropped: %s", st.Seen, reasons(st)))
-		s.rect(106, y, width(st.Kept()), 20, "#2e86c1", fmt.Sprintf("%d kept", st.Kept()))
-		s.text(112+width(st.Seen), y+15, "start", "l", fmt.Sprintf("%d of %d", st.Kept(), st.Seen))
+		s.Text(100, y+15, "end", "l", st.Stage)
+		s.Rect(106, y, width(st.Seen), 20, "#d6dbdf", fmt.Sprintf("%d seen; dropped: %s", st.Seen, reasons(st)))
+		s.Rect(106, y, width(st.Kept()), 20, "#2e86c1", fmt.Sprintf("%d kept", st.Kept()))
+		s.Text(112+width(st.Seen), y+15, "start", "l", fmt.Sprintf("%d of %d", st.Kept(), st.Seen))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // energyLevels are the levels of energy, dark for what is near the arithmetic, warm
@@ -400,7 +368,7 @@ func levels(designs []titled) template.HTML {
 			most = max(most, d.design.Models[i].Levels.Total)
 		}
 	}
-	s := newSVG(720, 66+28*float64(bars), "energy of one run by level, of the best designs")
+	s := svg.New(720, 66+28*float64(bars), "energy of one run by level, of the best designs")
 	y := 30.0
 	for _, d := range designs {
 		for i := range d.design.Models {
@@ -409,22 +377,22 @@ func levels(designs []titled) template.HTML {
 			if len(d.design.Models) > 1 {
 				name += fmt.Sprintf(", model %d", i+1)
 			}
-			s.text(290, y+14, "end", "l", name)
+			s.Text(290, y+14, "end", "l", name)
 			x := 296.0
 			for _, l := range energyLevels {
 				v := l.of(e)
-				s.rect(x, y, 340*v/most, 20, l.colour, fmt.Sprintf("%s: %s", l.name, report.Unit(v, "J")))
+				s.Rect(x, y, 340*v/most, 20, l.colour, fmt.Sprintf("%s: %s", l.name, report.Unit(v, "J")))
 				x += 340 * v / most
 			}
-			s.text(x+5, y+14, "start", "l", report.Unit(e.Total, "J"))
+			s.Text(x+5, y+14, "start", "l", report.Unit(e.Total, "J"))
 			y += 28
 		}
 	}
 	x := 20.0
 	for _, l := range energyLevels {
-		s.rect(x, y+6, 12, 12, l.colour, l.name)
-		s.text(x+16, y+16, "start", "v", l.name)
+		s.Rect(x, y+6, 12, 12, l.colour, l.name)
+		s.Text(x+16, y+16, "start", "v", l.name)
 		x += 30 + 6.2*float64(len(l.name))
 	}
-	return s.done()
+	return s.HTML()
 }
