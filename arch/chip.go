@@ -1,5 +1,7 @@
 package arch
 
+import "fmt"
+
 // Chip describes a processing-in-memory card: dies of clusters of cores, each
 // core one compute-in-memory macro. Units are in the names of the keys.
 type Chip struct {
@@ -26,7 +28,25 @@ type Chip struct {
 	DRAM        DRAM        `yaml:"dram"`
 	Power       Power       `yaml:"power"`
 
-	where positions // where each key was stated; nil for chips built in Go
+	where positions // where each key was stated; empty for chips built in Go
+}
+
+// Variant returns a copy under another name, whose figures are to be changed; its
+// problems name no place in a file.
+func (c *Chip) Variant(name string) *Chip {
+	v := *c
+	v.Name, v.where = name, positions{}
+	return &v
+}
+
+// FollowCols sets the columns of 4-bit weights so that they keep their ratio to
+// those of 8-bit weights in base, for a description that changes the latter alone.
+func (c *Chip) FollowCols(base *Chip) {
+	if cols := c.Array.Cols.Value; cols == base.Array.Cols.Value || !(cols > 0) {
+		return
+	}
+	ratio := base.Array.ColsInt4.Value / base.Array.Cols.Value
+	c.Array.ColsInt4 = Figure{c.Array.Cols.Value * ratio, fmt.Sprintf("%g × array.cols, as in %s", ratio, base.Name), "D"}
 }
 
 // Array is the compute-in-memory macro of one core.

@@ -112,6 +112,13 @@ func Parse(file string, data []byte) (Arch, error) {
 	if err != nil {
 		return Arch{}, err
 	}
+	if name := a.Name(); slices.Contains(Presets(), name) {
+		at, preset := a.where().at("name")
+		if preset != "" {
+			return Arch{}, fmt.Errorf("%sname: is missing; give it a name of its own, other than that of preset %s", at, name)
+		}
+		return Arch{}, fmt.Errorf("%sname: %q is the name of a preset; choose another one, so that reports tell the two apart", at, name)
+	}
 	return a, a.Validate()
 }
 
@@ -154,14 +161,26 @@ func parse(file string, data []byte, depth int) (Arch, error) {
 	default:
 		return Arch{}, fmt.Errorf("%s: kind: %q, want pim or gpu (or state based_on)", file, kind)
 	}
-	if a.Chip != nil {
-		a.Chip.where = d.begin(a.Chip.where)
-		d.mapping(root, "", reflect.ValueOf(a.Chip).Elem())
+	if c := a.Chip; c != nil {
+		before := *c
+		c.where = d.begin(c.where, base)
+		d.mapping(root, "", reflect.ValueOf(c).Elem())
+		if hasBase && !c.where.states("array.cols_int4") && c.where.states("array.cols") {
+			c.FollowCols(&before)
+		}
 	} else {
-		a.GPU.where = d.begin(a.GPU.where)
+		a.GPU.where = d.begin(a.GPU.where, base)
 		d.mapping(root, "", reflect.ValueOf(a.GPU).Elem())
 	}
 	return a, errors.Join(d.errs...)
+}
+
+// where returns where the keys of the description were stated.
+func (a Arch) where() positions {
+	if a.Chip != nil {
+		return a.Chip.where
+	}
+	return a.GPU.where
 }
 
 func (a Arch) kind() string {
@@ -244,24 +263,43 @@ func tooNested(data []byte) int {
 type position struct {
 	file      string
 	line, col int
+	preset    string // that the description has the key from; "" for one of its own
 }
 
-// positions maps a key path such as "dram.bytes" to where it was stated.
-type positions map[string]position
+// positions says where the keys of a description were stated. It is empty for one
+// that was built in Go.
+type positions struct {
+	file string
+	keys map[string]position // by path, such as "dram.bytes"
+}
+
+// states reports whether the description states a key itself.
+func (p positions) states(path string) bool {
+	pos, ok := p.keys[path]
+	return ok && pos.preset == ""
+}
 
 // at returns "file:line:col: " for a key path, or for the nearest enclosing key
-// that was stated.
-func (p positions) at(path string) string {
+// that was stated. What a description has from a preset is in no file that its
+// author has, so that it returns "file: " for it, and the preset.
+func (p positions) at(path string) (place, preset string) {
 	for {
-		if pos, ok := p[path]; ok {
-			return fmt.Sprintf("%s:%d:%d: ", pos.file, pos.line, pos.col)
+		if pos, ok := p.keys[path]; ok {
+			if pos.preset != "" {
+				return p.file + ": ", pos.preset
+			}
+			return fmt.Sprintf("%s:%d:%d: ", pos.file, pos.line, pos.col), ""
 		}
 		i := strings.LastIndexByte(path, '.')
 		if i < 0 {
-			return ""
+			break
 		}
 		path = path[:i]
 	}
+	if p.file == "" {
+		return "", ""
+	}
+	return p.file + ": ", ""
 }
 
 // decoder copies a YAML tree into a description and collects all problems.
@@ -271,11 +309,12 @@ type decoder struct {
 	errs  []error
 }
 
-// begin starts from the positions of the base.
-func (d *decoder) begin(base positions) positions {
-	d.where = make(positions, len(base)+64)
-	for k, v := range base {
-		d.where[k] = v
+// begin starts from the positions of the base, a preset.
+func (d *decoder) begin(base positions, preset string) positions {
+	d.where = positions{d.file, make(map[string]position, len(base.keys)+64)}
+	for k, pos := range base.keys {
+		pos.preset = preset
+		d.where.keys[k] = pos
 	}
 	return d.where
 }
@@ -322,7 +361,7 @@ func (d *decoder) mapping(m ast.MapNode, path string, v reflect.Value) {
 		default:
 			seen[key.Value] = true
 			pos := key.GetToken().Position
-			d.where[p] = position{d.file, pos.Line, pos.Column}
+			d.where.keys[p] = position{file: d.file, line: pos.Line, col: pos.Column}
 			d.value(it.Value(), p, field)
 		}
 	}

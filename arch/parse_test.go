@@ -3,6 +3,7 @@ package arch
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,52 @@ func TestVariantFile(t *testing.T) {
 	}
 	if base.ClockMHz.Value != 182 {
 		t.Error("loading a variant changed its base")
+	}
+}
+
+// Columns of 4-bit weights follow those of 8-bit weights, unless both are stated.
+func TestColumnsFollow(t *testing.T) {
+	for text, want := range map[string][2]float64{
+		"":                      {64, 128},
+		"cols: {value: 32":      {32, 64},
+		"cols_int4: {value: 64": {64, 64},
+		"cols: {value: 32, source: x, confidence: A}\n  cols_int4: {value: 32": {32, 32},
+	} {
+		if text != "" {
+			text = "array:\n  " + text + ", source: x, confidence: A}\n"
+		}
+		a, err := Parse("f.yaml", []byte(variant+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := [2]float64{a.Chip.Array.Cols.Value, a.Chip.Array.ColsInt4.Value}; got != want {
+			t.Errorf("%s: columns %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What WriteYAML writes is read as the same description.
+func TestWriteYAML(t *testing.T) {
+	for _, name := range Presets() {
+		c := load(t, name).Chip
+		if c == nil {
+			continue
+		}
+		c = c.Variant("mine: \"a\" # b\n'c' <µ>")
+		c.ClockMHz.Value, c.Power.StaticW.Value, c.DRAM.GBs.Value = 1.0/3, 1.25e-7, 1e7/3.0
+		var b strings.Builder
+		if err := c.WriteYAML(&b); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Parse("f.yaml", []byte("# a comment\n"+b.String()))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, b.String())
+		}
+		c.BasedOn = ""
+		if got := a.Chip.Variant(a.Chip.Name); !reflect.DeepEqual(got, c) {
+			t.Errorf("%s: read back as\n%+v, want\n%+v", name, got, c)
+		}
 	}
 }
 
@@ -65,6 +112,10 @@ func TestBadDescriptions(t *testing.T) {
 		{"mesh", variant + "clusters_per_die: {value: 6, source: x, confidence: A}\nmesh_columns: {value: 4, source: x, confidence: A}\n", []string{"f.yaml:4:1: mesh_columns: 4 does not divide clusters_per_die, 6"}},
 		{"int4 columns", variant + "array:\n  cols_int4: {value: 100, source: x, confidence: A}\n", []string{"f.yaml:4:3: array.cols_int4: 100 columns"}},
 		{"odd int4 columns", variant + "array:\n  cols: {value: 1, source: x, confidence: A}\n  cols_int4: {value: 1, source: x, confidence: A}\n", []string{"f.yaml:5:3: array.cols_int4: 1 is odd"}},
+		{"columns of the base", variant + "array:\n  cols: {value: 100000, source: x, confidence: A}\n", []string{"f.yaml:4:3: array.cols: is 100000", "array.cols_int4: is 200000"}},
+		{"name of a preset", "name: h100\nbased_on: edge-dimc\n", []string{`f.yaml:1:1: name: "h100" is the name of a preset; choose another`}},
+		{"name of the base", "based_on: edge-dimc\n", []string{"f.yaml: name: is missing; give it a name of its own, other than that of preset edge-dimc"}},
+		{"figure of the base", variant + "array:\n  rows: {value: 8192, source: x, confidence: A}\n", []string{"f.yaml:4:3: weight_sram.bytes: 131072 B hold not even one array of weights, 524288 B; weight_sram.bytes is that of preset edge-dimc, state it too"}},
 		{"input bits", variant + "array:\n  input_bits_per_cycle: {value: 3, source: x, confidence: A}\n", []string{"3 does not divide 8"}},
 		{"no room for a tile", variant + "weight_sram:\n  bytes: {value: 4096, source: x, confidence: A}\n", []string{"4096 B hold not even one array of weights, 8192 B"}},
 		{"all problems at once", variant + "dies: {value: -1, source: x, confidence: A}\nclock_mhz: {value: 0, source: x, confidence: Q}\n",

@@ -108,35 +108,35 @@ func (c *Chip) Validate() error {
 		return errors.Join(v.errs...) // relations between bad figures mean nothing
 	}
 	if n := c.Dies.Value * c.ClustersPerDie.Value; n > 4096 {
-		v.fail("dies", "%g clusters on the card, at most 4096 are modelled", n)
+		v.clash("dies", []string{"clusters_per_die"}, "%g clusters on the card, at most 4096 are modelled", n)
 	}
 	if c.ClustersPerDie.Int()%c.MeshColumns.Int() != 0 {
-		v.fail("mesh_columns", "%d does not divide clusters_per_die, %d", c.MeshColumns.Int(), c.ClustersPerDie.Int())
+		v.clash("mesh_columns", []string{"clusters_per_die"}, "%d does not divide clusters_per_die, %d", c.MeshColumns.Int(), c.ClustersPerDie.Int())
 	}
 	if a := &c.Array; a.ColsInt4.Int() != a.Cols.Int() && a.ColsInt4.Int() != 2*a.Cols.Int() {
-		v.fail("array.cols_int4", "%d columns of 4-bit weights in an array of %d columns of 8-bit weights, want as many or twice as many", a.ColsInt4.Int(), a.Cols.Int())
+		v.clash("array.cols_int4", []string{"array.cols"}, "%d columns of 4-bit weights in an array of %d columns of 8-bit weights, want as many or twice as many", a.ColsInt4.Int(), a.Cols.Int())
 	}
 	if b := c.Array.InputBitsPerCycle.Int(); 8%b != 0 {
 		v.fail("array.input_bits_per_cycle", "%d does not divide 8", b)
 	}
 	if n := c.Array.ColsInt4.Int(); n%2 != 0 {
-		v.fail("array.cols_int4", "%d is odd, so that a row of 4-bit weights is not a whole number of bytes", n)
+		v.clash("array.cols_int4", []string{"array.cols"}, "%d is odd, so that a row of 4-bit weights is not a whole number of bytes", n)
 	}
 	if a := &c.Array; (a.ShiftRows.Value > 0) != (a.ShiftEnergyFJ.Value > 0) {
 		v.fail("array.shift_rows", "and shift_energy_fj go together: state both, or neither for arrays without shifters")
 	}
 	blocks := c.ShiftRows() > 0
 	if tile := max(c.TileBytes(Weights{8, blocks}), c.TileBytes(Weights{4, blocks})); c.WeightSRAM.Bytes.Int() < tile {
-		v.fail("weight_sram.bytes", "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)
+		v.clash("weight_sram.bytes", []string{"array.rows", "array.cols", "array.cols_int4", "array.shift_rows"}, "%d B hold not even one array of weights, %d B", c.WeightSRAM.Bytes.Int(), tile)
 	}
 	if row := 4 * max(c.Array.Cols.Int(), c.Array.ColsInt4.Int()); c.Accumulator.Bytes.Int() < row {
-		v.fail("accumulator.bytes", "%d B hold not even one row of results, %d B", c.Accumulator.Bytes.Int(), row)
+		v.clash("accumulator.bytes", []string{"array.cols", "array.cols_int4"}, "%d B hold not even one row of results, %d B", c.Accumulator.Bytes.Int(), row)
 	}
 	if c.Scratchpad.Bytes.Int() < 4096 {
 		v.fail("scratchpad.bytes", "%d B, want at least 4096", c.Scratchpad.Bytes.Int())
 	}
 	if c.Power.StaticW.Value >= c.Power.TDPW.Value {
-		v.fail("power.static_w", "%g W is not below tdp_w, %g W", c.Power.StaticW.Value, c.Power.TDPW.Value)
+		v.clash("power.static_w", []string{"power.tdp_w"}, "%g W is not below tdp_w, %g W", c.Power.StaticW.Value, c.Power.TDPW.Value)
 	}
 	return errors.Join(v.errs...)
 }
@@ -150,10 +150,10 @@ func (g *GPU) Validate() error {
 		return errors.Join(v.errs...)
 	}
 	if g.Shared.Bytes.Value > g.Shared.L1Bytes.Value {
-		v.fail("shared.bytes", "%g B is more than shared.l1_bytes, %g B, of which it is a part", g.Shared.Bytes.Value, g.Shared.L1Bytes.Value)
+		v.clash("shared.bytes", []string{"shared.l1_bytes"}, "%g B is more than shared.l1_bytes, %g B, of which it is a part", g.Shared.Bytes.Value, g.Shared.L1Bytes.Value)
 	}
 	if g.Power.IdleW.Value+g.Power.ActiveW.Value >= g.Power.TDPW.Value {
-		v.fail("power.active_w", "%g W and idle_w, %g W, leave nothing of tdp_w, %g W", g.Power.ActiveW.Value, g.Power.IdleW.Value, g.Power.TDPW.Value)
+		v.clash("power.active_w", []string{"power.idle_w", "power.tdp_w"}, "%g W and idle_w, %g W, leave nothing of tdp_w, %g W", g.Power.ActiveW.Value, g.Power.IdleW.Value, g.Power.TDPW.Value)
 	}
 	return errors.Join(v.errs...)
 }
@@ -164,8 +164,20 @@ type checker struct {
 	errs  []error
 }
 
-func (v *checker) fail(path, format string, args ...any) {
-	v.errs = append(v.errs, fmt.Errorf("%s%s: %s", v.where.at(path), path, fmt.Sprintf(format, args...)))
+func (v *checker) fail(path, format string, args ...any) { v.clash(path, nil, format, args...) }
+
+// clash says what is wrong with a figure beside others. Where it is a preset's, it
+// points at the first of the others that the description states.
+func (v *checker) clash(path string, others []string, format string, args ...any) {
+	at, preset := v.where.at(path)
+	msg := path + ": " + fmt.Sprintf(format, args...)
+	if preset != "" {
+		if i := slices.IndexFunc(others, v.where.states); i >= 0 {
+			at, _ = v.where.at(others[i])
+		}
+		msg += fmt.Sprintf("; %s is that of preset %s, state it too", path, preset)
+	}
+	v.errs = append(v.errs, errors.New(at+msg))
 }
 
 func (v *checker) head(name, kind, want string) {
@@ -182,7 +194,7 @@ func (v *checker) leaves(ls []leaf) {
 		switch {
 		case l.optional() && *l.figure == (Figure{}):
 		case l.figure != nil && *l.figure == (Figure{}), l.text != nil && *l.text == (Text{}):
-			if _, stated := v.where[l.path]; stated {
+			if _, stated := v.where.keys[l.path]; stated {
 				v.fail(l.path, "is empty or zero")
 			} else {
 				v.fail(l.path, "is missing")

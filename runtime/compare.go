@@ -33,6 +33,14 @@ type CompareOptions struct {
 	// Exact runs everything in whole, however long it takes: outputs of large
 	// batches, and every thread block of GPU kernels.
 	Exact bool
+	// Progress is told what is being done, as a phrase; it may be nil.
+	Progress func(string)
+}
+
+func (o *CompareOptions) tell(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
 }
 
 // wholeMACs is how many multiply-accumulates a run of a batch may have for its
@@ -70,6 +78,10 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	if err != nil {
 		return nil, err
 	}
+	if len(o.Batches) > 0 && m.batch() > 1 {
+		return nil, fmt.Errorf("model %s: a run takes %d inputs already; leave out --dim %s=%d to compare batches", m.Name, m.Batch, m.batchDim, m.Batch)
+	}
+	o.tell("quantising %s", m.Name)
 	p, err := Prepare(ctx, m, q)
 	if err != nil {
 		return nil, err
@@ -108,13 +120,15 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 			if err != nil {
 				return nil, err
 			}
-			r, err := b.compareOn(ctx, t, p, inputs, o)
+			what := fmt.Sprintf("%s on %s, batch %d, column %d of %d", m.Name, t.Name, n*m.batch(), len(c.Results)+1, len(targets)*len(batches))
+			r, err := b.compareOn(ctx, t, p, inputs, o, what)
 			if err != nil {
 				return nil, err
 			}
 			c.Results = append(c.Results, r)
 		}
 		if c.Accuracy == nil && m.Ships != nil && t.Chip != nil {
+			o.tell("%s on %s: top-1 of its test images", m.Name, t.Name)
 			if c.Accuracy, err = accuracy(ctx, p, t); err != nil {
 				return nil, err
 			}
@@ -123,12 +137,14 @@ func Compare(ctx context.Context, name string, on []string, mo ModelOptions, q Q
 	return c, nil
 }
 
-// compareOn runs the prepared model b, a batch of one, on a target.
-func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inputs [][]*ir.Tensor, o CompareOptions) (*Result, error) {
+// compareOn runs the prepared model b, a batch of one, on a target. What says so to
+// those who watch.
+func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inputs [][]*ir.Tensor, o CompareOptions, what string) (*Result, error) {
 	sets := inputs[:b.Batch]
 	var r *Result
 	got, err := b.through(ctx, sets, func(in []*ir.Tensor) (outputs []*ir.Tensor, err error) {
 		if t.GPU != nil {
+			o.tell("%s: counting kernels", what)
 			var steady [][]*ir.Tensor
 			if o.Batches == nil {
 				if steady, err = b.entering(ctx, inputs[:throughputBatch]); err != nil {
@@ -141,6 +157,7 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 			}
 			return outputs, err
 		}
+		o.tell("%s: compiling and emulating", what)
 		ro := RunOptions{}
 		if b.described() || float64(b.MACs)*float64(b.Batch) > wholeMACs && b.Batch > 1 && !o.Exact {
 			ro.Mode = TimingOnly
@@ -154,6 +171,7 @@ func (b *Prepared) compareOn(ctx context.Context, t *Target, one *Prepared, inpu
 		return nil, err
 	}
 	if got != nil {
+		o.tell("%s: comparing outputs with the reference evaluator's", what)
 		positions := one.visible()
 		if t.GPU != nil {
 			positions = allOf(len(one.Fixed.Outputs))

@@ -393,7 +393,7 @@ func TestHostAround(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}})
+			many, err := b.compareOn(ctx, target, p, sets, CompareOptions{Batches: []int{len(sets)}}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -443,7 +443,7 @@ func TestHostBatchOutputs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := b.compareOn(ctx, card, p, sets, CompareOptions{Batches: []int{len(sets)}})
+		r, err := b.compareOn(ctx, card, p, sets, CompareOptions{Batches: []int{len(sets)}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,8 +42,9 @@ type Model struct {
 	Dims        []models.Dim // that a model which is built takes
 	Parameters  int64        // of a model that is built; others' are counted
 	Batch       int          // inputs of one run, where it is known which dimension they are, or 0
+	batchDim    string       // and the name of that dimension
 
-	bound map[string]int64 // symbolic dimensions that were given a size, but for the batch of one that is built
+	bound map[string]int64 // symbolic dimensions that were given a size, but for the batch
 
 	States []ir.State // what programs keep from run to run
 
@@ -88,7 +89,7 @@ func openShipped(s *models.Model, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Name: s.Name, Description: s.Description, Dims: s.Dims, Parameters: parameters, Batch: int(o.Dims["batch"])}
+	m := &Model{Name: s.Name, Description: s.Description, Dims: s.Dims, Parameters: parameters, Batch: int(o.Dims["batch"]), batchDim: "batch"}
 	if s.HasImages() {
 		m.Ships = s
 	}
@@ -163,7 +164,11 @@ func importModel(parsed *onnx.Model, m *Model, o ModelOptions) (*Model, error) {
 	g.Name = m.Name
 	m.Graph, m.Host, m.given, m.constants = g, s.host, s.given, s.constants
 	if o.Dims != nil {
-		m.bound = o.Dims
+		m.bound = maps.Clone(o.Dims)
+		if name := parsed.BatchSymbol(); m.bound[name] > 0 {
+			m.Batch, m.batchDim = int(m.bound[name]), name
+			delete(m.bound, name)
+		}
 	}
 	if m.States, err = statesOf(g, o.States); err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)

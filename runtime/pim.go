@@ -174,11 +174,12 @@ func explain(r *emulator.Report, p *isa.Program, t *Target, utilisation float64)
 	if used, all := len(p.Main), t.Chip.NumClusters(); used < all {
 		fmt.Fprintf(&s, " on %d of %d clusters,", used, all)
 	}
-	for i, u := range r.Units {
-		if i > 0 {
-			s.WriteString(",")
+	sep := ""
+	for _, u := range r.Units {
+		if u.Share > 0 { // others did nothing, as noc, which sends between clusters, on a chip of one
+			fmt.Fprintf(&s, "%s %s busy %s", sep, u.Name, Percent(u.Share))
+			sep = ","
 		}
-		fmt.Fprintf(&s, " %s busy %s", u.Name, Percent(u.Share))
 	}
 	s.WriteString(" of the time")
 	var longest *emulator.Layer
@@ -188,7 +189,7 @@ func explain(r *emulator.Report, p *isa.Program, t *Target, utilisation float64)
 		}
 	}
 	if longest != nil {
-		fmt.Fprintf(&s, "; longest is %s %q with %s", longest.Op, longest.Name, Percent(float64(longest.SpanPS)/float64(r.LatencyPS)))
+		fmt.Fprintf(&s, "; layers overlap, the longest, %s %q, lasts %s of it", longest.Op, longest.Name, Percent(float64(longest.SpanPS)/float64(r.LatencyPS)))
 	}
 	return s.String()
 }

@@ -268,5 +268,12 @@ func Dump(ctx context.Context, name, after string, o ModelOptions, q QuantOption
 	if _, err := Prepare(ctx, m, q); err != nil {
 		return nil, err
 	}
+	if len(stages) == 0 {
+		why := fmt.Sprintf("passes stop after %q", q.StopAfter)
+		if slices.Contains(q.Disable, after) {
+			why = "--disable leaves it out"
+		}
+		return nil, fmt.Errorf("pass %q did not run: %s", after, why)
+	}
 	return stages, nil
 }

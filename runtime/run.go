@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"situ/arch"
 	"situ/backend/pim"
 	"situ/backend/pim/isa"
 	"situ/ir"
@@ -381,6 +382,15 @@ func Assemble(path string) ([]byte, error) {
 	p, err := isa.Assemble(f, path)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(arch.Presets(), p.Arch) {
+		t, err := OpenTarget(p.Arch)
+		if err != nil {
+			return nil, err
+		}
+		if t.Chip == nil || t.Chip.Fingerprint() != p.Fingerprint {
+			return nil, fmt.Errorf("%s: .arch: the fingerprint is not that of %s; the program is of another architecture, or of other figures of it", path, p.Arch)
+		}
 	}
 	return isa.Encode(p)
 }

@@ -51,7 +51,7 @@ cross-entropy is then printed too, the outputs being taken as logits.`,
 			if o.Limit < 0 || shown < 0 {
 				return fmt.Errorf("--limit %d, --layers %d: neither may be negative", o.Limit, shown)
 			}
-			stop := spinner(cmd, "measuring")
+			_, stop := spinner(cmd, "measuring")
 			r, err := runtime.MeasureAccuracy(cmd.Context(), args[0], mo, qf.o, o)
 			stop()
 			if err != nil {

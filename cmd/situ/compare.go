@@ -30,7 +30,8 @@ func compareCmd() *cobra.Command {
 			if err := mayWrite(html, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "comparing")
+			var stop func()
+			co.Progress, stop = spinner(cmd, "reading "+args[0])
 			cmp, err := runtime.Compare(cmd.Context(), args[0], split(on), mo, qf.o, co)
 			stop()
 			if err != nil {

@@ -55,7 +55,7 @@ held against the evaluator's. Everything measured goes into one JSON file.`,
 			if err := mayWrite(out, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "measuring")
+			_, stop := spinner(cmd, "measuring")
 			r, err := runtime.CheckDevice(cmd.Context(), o, func(string) {})
 			stop()
 			if err != nil {
@@ -90,7 +90,7 @@ held against the evaluator's. Everything measured goes into one JSON file.`,
 
 // runDevice is run on a GPU of this machine.
 func runDevice(cmd *cobra.Command, model string, ordinal int, mo runtime.ModelOptions, q runtime.QuantOptions, o runtime.RunOptions, outputs string, force bool) error {
-	stop := spinner(cmd, "running")
+	_, stop := spinner(cmd, "running")
 	r, err := runtime.RunCUDA(cmd.Context(), model, ordinal, mo, q, o)
 	stop()
 	if err != nil {

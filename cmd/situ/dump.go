@@ -29,7 +29,7 @@ func dumpCmd() *cobra.Command {
 			if err := mayWrite(out, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "preparing")
+			_, stop := spinner(cmd, "preparing")
 			stages, err := runtime.Dump(cmd.Context(), args[0], after, mo, qf.o)
 			stop()
 			if err != nil {

@@ -147,13 +147,21 @@ func listRuns(cmd *cobra.Command, st *store.Store, _ []string) error {
 	}
 	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "run\tname\tstarted\ttook\tstatus\tpoints\tfront")
+	unfinished := false
 	for i := range runs {
 		r := &runs[i]
 		sum, err := explore.Summary(r)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g s\t%s\t%d\t%d\n", r.ID, r.Name, r.Started.Format(time.DateTime), r.Seconds, r.Status, sum.Proposed, len(sum.Front))
+		front := fmt.Sprint(len(sum.Front))
+		if r.Status != store.Done {
+			front, unfinished = "–", unfinished || r.Status != store.Running
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g s\t%s\t%d\t%s\n", r.ID, r.Name, r.Started.Format(time.DateTime), r.Seconds, r.Status, sum.Proposed, front)
+	}
+	if unfinished {
+		fmt.Fprintln(tw, "\nwhat a stopped or interrupted run computed is kept; situ explore SPACE.yaml --resume goes on with it")
 	}
 	return tw.Flush()
 }
@@ -206,13 +214,21 @@ func diffRuns(cmd *cobra.Command, st *store.Store, args []string) error {
 func exportCmd(with func(func(*cobra.Command, *store.Store, []string) error) func(*cobra.Command, []string) error) *cobra.Command {
 	var out string
 	var csv, parquet, force bool
+	var point string
 	c := &cobra.Command{
-		Use: "export [RUN] --csv|--parquet", Short: "All points of a run as a table, the latest run by default",
-		Args: cobra.MaximumNArgs(1),
+		Use: "export [RUN] --csv|--parquet|--yaml POINT", Short: "All points of a run as a table, or one as an architecture's file; the latest run by default",
+		Example: "  situ runs export --csv -o points.csv\n  situ runs export --yaml 3.1.0 -o chip.yaml",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: with(func(cmd *cobra.Command, st *store.Store, args []string) error {
+			formats := 0
+			for _, asked := range []bool{csv, parquet, point != ""} {
+				if asked {
+					formats++
+				}
+			}
 			switch {
-			case csv == parquet:
-				return errors.New("export needs one format: --csv or --parquet")
+			case formats != 1:
+				return errors.New("export needs one format: --csv, --parquet or --yaml POINT")
 			case parquet && out == "":
 				return errors.New("a Parquet file is not for a terminal; -o FILE names one")
 			}
@@ -221,14 +237,18 @@ func exportCmd(with func(func(*cobra.Command, *store.Store, []string) error) fun
 				return err
 			}
 			write := explore.WriteCSV
-			if parquet {
+			switch {
+			case parquet:
 				write = explore.WriteParquet
+			case point != "":
+				write = func(w io.Writer, _ *store.Store, run *store.Run) error { return explore.WriteChip(w, run, point) }
 			}
 			return writeOut(cmd, out, force, func(w io.Writer) error { return write(w, st, run) })
 		}),
 	}
 	c.Flags().BoolVar(&csv, "csv", false, "comma-separated values")
 	c.Flags().BoolVar(&parquet, "parquet", false, "a Parquet file, with the space in its metadata")
+	c.Flags().StringVar(&point, "yaml", "", "the design of this point, as the report names it, as an architecture's file for --on")
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write instead of standard output")
 	c.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	return c

@@ -57,7 +57,7 @@ func (f *quantFlags) add(fs *pflag.FlagSet) {
 func (f *quantFlags) addCalibration(fs *pflag.FlagSet) {
 	fs.StringVar(&f.o.Method, "calibrate", "minmax", "range of activations: minmax, percentile or mse")
 	fs.StringVar(&f.o.CalibrationDir, "calibration", "", "folder of calibration inputs (.npy or .pb, or test_data_set_* folders); without it seeded synthetic inputs are used")
-	fs.StringVar(&f.o.Mixed, "mixed", "auto", "layers in higher precision: auto (as many as real calibration inputs need for 20 dB), none, or the share of multiply-accumulates and weight bytes that may be added, such as 0.1")
+	fs.StringVar(&f.o.Mixed, "mixed", "auto", "layers in higher precision: auto (as many as real calibration inputs need for 20 dB), none, or the share of multiply-accumulates and weight bytes that may be added, such as 0.1; time and energy may grow by more than that share, as what a layer reads then stays in float32 on the vector unit: compare with none")
 	fs.IntVar(&f.o.Samples, "samples", 16, "calibration inputs to use at most")
 	fs.Uint64Var(&f.o.Seed, "seed", 1, "seed of synthetic calibration inputs")
 	fs.StringSliceVar(&f.o.Disable, "disable", nil, "passes to leave out")

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() { os.Exit(Main()) }
@@ -58,7 +59,42 @@ DRAM, or between chips. Try: situ compare digits`,
 	root.PersistentFlags().Bool("json", false, "print results as JSON")
 	root.AddCommand(compareCmd(), compileCmd(), runCmd(), checkCmd(), dumpCmd(), quantiseCmd(), accuracyCmd(), disCmd(), asmCmd(), archCmd(), modelCmd(), deviceCmd(),
 		exploreCmd(), workerCmd(), runsCmd(), reportCmd())
+	root.SetFlagErrorFunc(flagError)
+	explainArgs(root)
 	return root
+}
+
+// wanted says what values flags take, by their types.
+var wanted = map[string]string{
+	"int": "a whole number", "uint64": "a whole number that is not negative", "intSlice": "whole numbers, separated by commas",
+	"float64Slice": "numbers, separated by commas", "duration": "a duration such as 90s or 10m", "bool": "true or false", "stringToString": "NAME=VALUE",
+}
+
+// flagError says what a flag wants that was given something else.
+func flagError(_ *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		if want := wanted[bad.GetFlag().Value.Type()]; want != "" {
+			return fmt.Errorf("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), want)
+		}
+	}
+	return err
+}
+
+// explainArgs makes commands that get another number of arguments than they take say
+// which those are.
+func explainArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if check(c, args) != nil {
+				return fmt.Errorf("wrong number of arguments, %d; usage: %s", len(args), c.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		explainArgs(sub)
+	}
 }
 
 // wantJSON reports whether --json was given.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,11 +18,10 @@ type output struct {
 	path string // the wanted name; "" for a device or pipe, which is written to directly
 }
 
-// mayWrite refuses to replace a file unless force is set, so that nothing the user
-// made is lost by a slip of the flag. Commands that work for long ask before they
-// begin; "" and "-" name no file.
-func mayWrite(path string, force bool) error {
-	if force || path == "" || path == "-" {
+// mayReplace refuses to replace a file unless force is set, so that nothing the user
+// made is lost by a slip of the flag.
+func mayReplace(path string, force bool) error {
+	if force {
 		return nil
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -29,9 +30,63 @@ func mayWrite(path string, force bool) error {
 	return nil
 }
 
-// create begins a file where mayWrite lets it.
+// mayWrite says whether a file can be made, or replaced where force is set. Commands
+// that work for long ask before they begin; "" and "-" name no file.
+func mayWrite(path string, force bool) error {
+	if path == "" || path == "-" {
+		return nil
+	}
+	if err := mayReplace(path, force); err != nil {
+		return err
+	}
+	switch st, err := os.Stat(path); {
+	case err != nil:
+	case st.IsDir():
+		return fmt.Errorf("%s is a folder; give the name of a file", path)
+	case !st.Mode().IsRegular():
+		return nil // a device or pipe, which is written to directly
+	}
+	dir := filepath.Dir(path)
+	switch st, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no folder %s; make it first", path, dir)
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return fmt.Errorf("%s: %s is no folder", path, dir)
+	}
+	return takesFiles(dir)
+}
+
+// mayFill says whether files can be made in a folder, which is made when it does not
+// exist.
+func mayFill(dir string) error {
+	for {
+		st, err := os.Stat(dir)
+		switch {
+		case err == nil && !st.IsDir():
+			return fmt.Errorf("%s is no folder", dir)
+		case err == nil:
+			return takesFiles(dir)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// takesFiles tries to make a file in a folder.
+func takesFiles(dir string) error {
+	f, err := os.CreateTemp(dir, ".situ-*.part")
+	if err != nil {
+		return fmt.Errorf("nothing can be written to folder %s: %w", dir, errors.Unwrap(err))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// create begins a file where mayReplace lets it.
 func create(path string, force bool) (*output, error) {
-	if err := mayWrite(path, force); err != nil {
+	if err := mayReplace(path, force); err != nil {
 		return nil, err
 	}
 	if st, err := os.Stat(path); err == nil {

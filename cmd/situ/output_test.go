@@ -74,3 +74,28 @@ func TestWriteOut(t *testing.T) {
 		t.Errorf("/dev/null is gone: %v", err)
 	}
 }
+
+// What cannot be written is refused before work begins, and asking leaves nothing.
+func TestMayWrite(t *testing.T) {
+	dir := t.TempDir()
+	closed := filepath.Join(dir, "closed")
+	if err := os.Mkdir(closed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	for path, ok := range map[string]bool{"": true, "-": true, os.DevNull: true, filepath.Join(dir, "f"): true, filepath.Join(dir, "no", "f"): false, dir: false} {
+		if err := mayWrite(path, true); (err == nil) != ok {
+			t.Errorf("mayWrite(%q): %v", path, err)
+		}
+	}
+	if err := mayFill(filepath.Join(dir, "a", "b")); err != nil {
+		t.Errorf("a folder that would be made: %v", err)
+	}
+	if os.Getuid() != 0 { // who may write everywhere
+		if mayWrite(filepath.Join(closed, "f"), false) == nil || mayFill(filepath.Join(closed, "a")) == nil {
+			t.Error("a folder that takes no files passes")
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}

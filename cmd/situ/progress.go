@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -15,22 +16,27 @@ import (
 )
 
 // lineEvery is how often long work says how far it is where standard error is no
-// terminal.
-const lineEvery = 10 * time.Second
+// terminal, and firstLine when it says so first.
+const (
+	lineEvery = 10 * time.Second
+	firstLine = 2 * time.Second
+)
 
-// lines writes what say returns to w, a line every so often, until stop is called.
+// lines writes what say returns to w, a line soon and then every so often, until stop
+// is called.
 func lines(w io.Writer, every time.Duration, say func(since time.Duration) string) (stop func()) {
 	began := time.Now()
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(every)
+		tick := time.NewTimer(min(every, firstLine))
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
+				tick.Reset(every)
 				if s := say(time.Since(began)); s != "" {
 					fmt.Fprintln(w, "situ:", s)
 				}
@@ -40,12 +46,15 @@ func lines(w io.Writer, every time.Duration, say func(since time.Duration) strin
 	return sync.OnceFunc(func() { close(done); <-ended })
 }
 
-// spinner shows on standard error that work goes on: once it has taken two seconds,
-// or in lines where that is no terminal. stop removes it.
-func spinner(cmd *cobra.Command, what string) (stop func()) {
+// spinner shows on standard error that work goes on, once it has taken two seconds; in
+// lines where that is no terminal. say changes what it says is done, stop removes it.
+func spinner(cmd *cobra.Command, what string) (say func(what string), stop func()) {
+	var now atomic.Pointer[string]
+	now.Store(&what)
+	say = func(what string) { now.Store(&what) }
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return lines(cmd.ErrOrStderr(), lineEvery, func(since time.Duration) string {
-			return fmt.Sprintf("%s for %v", what, since.Round(time.Second))
+		return say, lines(cmd.ErrOrStderr(), lineEvery, func(since time.Duration) string {
+			return fmt.Sprintf("%s (%v)", *now.Load(), since.Round(time.Second))
 		})
 	}
 	done := make(chan struct{})
@@ -55,9 +64,9 @@ func spinner(cmd *cobra.Command, what string) (stop func()) {
 		select {
 		case <-done:
 			return
-		case <-time.After(2 * time.Second):
+		case <-time.After(firstLine):
 		}
-		bar := progressbar.NewOptions(-1, progressbar.OptionSetDescription(what),
+		bar := progressbar.NewOptions(-1, progressbar.OptionSetDescription(*now.Load()),
 			progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
 		tick := time.NewTicker(200 * time.Millisecond)
@@ -68,11 +77,12 @@ func spinner(cmd *cobra.Command, what string) (stop func()) {
 				bar.Finish()
 				return
 			case <-tick.C:
+				bar.Describe(*now.Load())
 				bar.Add(1)
 			}
 		}
 	}()
-	return func() { close(done); <-finished }
+	return say, func() { close(done); <-finished }
 }
 
 // progress draws a bar with the time left of an exploration on standard error, or
@@ -84,7 +94,10 @@ func progress(cmd *cobra.Command) (func(explore.Progress), func()) {
 	}
 	var bar *progressbar.ProgressBar
 	doing := ""
+	_, prepared := spinner(cmd, "preparing")
+	prepared = sync.OnceFunc(prepared)
 	stop := func() {
+		prepared()
 		if bar != nil {
 			_ = bar.Finish() // it only draws
 		}

@@ -20,8 +20,8 @@ func quantiseCmd() *cobra.Command {
 		Short: "Write a float model as a quantised ONNX model (QDQ) that other tools run too",
 		Long: `Chooses scales and zero points as the other commands do and writes the model with
 QuantizeLinear/DequantizeLinear pairs (opset 20, or 21 with codes of 4 or 16 bits):
-uint8 activations, int8 or int4 weights with a scale per channel, int32 biases of
-convolutions. Inputs and outputs keep their names, types and layouts; symbolic
+uint8 activations, int8 or int4 weights with a scale per channel or, as mxint8 and
+mxint4, in blocks (opset 21), int32 biases of convolutions. Inputs and outputs keep their names, types and layouts; symbolic
 dimensions get the sizes of --dim.`,
 		Example: "  situ quantise model.onnx -o model.int8.onnx --calibration images/",
 		Args:    cobra.ExactArgs(1),
@@ -36,7 +36,7 @@ dimensions get the sizes of --dim.`,
 			if err := mayWrite(out, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "quantising")
+			_, stop := spinner(cmd, "quantising")
 			r, err := runtime.Quantise(cmd.Context(), args[0], mo, qf.o)
 			stop()
 			if err != nil {
@@ -58,7 +58,7 @@ dimensions get the sizes of --dim.`,
 	mf.add(c.Flags())
 	qf.add(c.Flags())
 	fs := c.Flags()
-	fs.Lookup("weights").Usage = "weights: int8 or int4"
+	fs.Lookup("weights").Usage = "weights: int8, int4, mxint8 or mxint4"
 	fs.StringVarP(&out, "output", "o", "", "ONNX file to write")
 	fs.BoolVar(&force, "force", false, "replace the file if it exists")
 	return c

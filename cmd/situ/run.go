@@ -45,7 +45,10 @@ inputs are used.`,
 				return fmt.Errorf("--repeat %d: at least 1", repeat)
 			}
 			if outputs != "" {
-				if err := mayWrite(filepath.Join(outputs, "output_0.npy"), force); err != nil {
+				if err := mayFill(outputs); err != nil {
+					return err
+				}
+				if err := mayReplace(filepath.Join(outputs, "output_0.npy"), force); err != nil {
 					return err
 				}
 			}
@@ -72,7 +75,7 @@ inputs are used.`,
 				}
 				o.Trace = traceFile
 			}
-			stop := spinner(cmd, "running")
+			_, stop := spinner(cmd, "running")
 			r, err := runtime.RunModel(cmd.Context(), args[0], on, mo, qf.o, o)
 			stop()
 			if err != nil {
@@ -154,7 +157,7 @@ package llvm), plan.json (buffers and launches) and constants.bin.`,
 			if err := mayWrite(out, force); err != nil {
 				return err
 			}
-			stop := spinner(cmd, "compiling")
+			_, stop := spinner(cmd, "compiling")
 			r, err := runtime.Compile(cmd.Context(), args[0], t, mo, qf.o)
 			stop()
 			if err != nil {
@@ -186,7 +189,10 @@ package llvm), plan.json (buffers and launches) and constants.bin.`,
 
 // compileKernels is compile for a GPU.
 func compileKernels(cmd *cobra.Command, model string, t *runtime.Target, dir string, mo runtime.ModelOptions, q runtime.QuantOptions, o runtime.KernelOptions) error {
-	stop := spinner(cmd, "compiling")
+	if err := mayFill(dir); err != nil {
+		return err
+	}
+	_, stop := spinner(cmd, "compiling")
 	r, err := runtime.CompileKernels(cmd.Context(), model, t, dir, mo, q, o)
 	stop()
 	if err != nil {

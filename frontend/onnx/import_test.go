@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -364,4 +365,38 @@ func FuzzImport(f *testing.F) {
 		}
 		executeZeros(t, m)
 	})
+}
+
+// The batch is dimension 0 of every input, called so.
+func TestBatchSymbol(t *testing.T) {
+	for _, tt := range []struct {
+		dims []string // of each input, symbolic but for numbers
+		want string
+	}{
+		{[]string{"N,3"}, "N"},
+		{[]string{"batch_size,seq", "batch_size"}, "batch_size"},
+		{[]string{"batch,3", "N,3"}, ""},
+		{[]string{"seq,N"}, ""},
+		{[]string{"1,3"}, ""},
+		{[]string{"N", ""}, ""},
+		{nil, ""},
+	} {
+		g := &onnxpb.GraphProto{}
+		for i, dims := range tt.dims {
+			shape := &onnxpb.TensorShapeProto{}
+			for _, d := range strings.FieldsFunc(dims, func(r rune) bool { return r == ',' }) {
+				p := &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: d}}
+				if n, err := strconv.ParseInt(d, 10, 64); err == nil {
+					p.Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: n}
+				}
+				shape.Dim = append(shape.Dim, p)
+			}
+			tensor := &onnxpb.TypeProto_Tensor{ElemType: 1, Shape: shape}
+			g.Input = append(g.Input, &onnxpb.ValueInfoProto{Name: fmt.Sprint(i), Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: tensor}}})
+		}
+		m := &Model{Proto: &onnxpb.ModelProto{Graph: g}}
+		if got := m.BatchSymbol(); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.dims, got, tt.want)
+		}
+	}
 }

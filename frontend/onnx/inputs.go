@@ -41,6 +41,25 @@ func (m *Model) Symbols() []string {
 	return names
 }
 
+// BatchSymbol returns the name of the dimension that is the batch: the symbolic
+// dimension 0 of every input, called as exporters call a batch. It is "" where there
+// is none.
+func (m *Model) BatchSymbol() string {
+	name := ""
+	for k, v := range m.Inputs() {
+		dims := v.GetType().GetTensorType().GetShape().GetDim()
+		if len(dims) == 0 {
+			return ""
+		}
+		s := dims[0].GetDimParam()
+		if k > 0 && s != name || s != "N" && !strings.Contains(strings.ToLower(s), "batch") {
+			return ""
+		}
+		name = s
+	}
+	return name
+}
+
 // symbol returns the name of a symbolic dimension, "" for a number.
 func symbol(v *onnxpb.ValueInfoProto, i int, d *onnxpb.TensorShapeProto_Dimension) string {
 	switch x := d.Value.(type) {

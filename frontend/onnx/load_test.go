@@ -124,7 +124,7 @@ func TestParseErrors(t *testing.T) {
 		want string
 	}{
 		{"empty", nil, "empty file"},
-		{"text", []byte("hello, this is no model"), "malformed protobuf, perhaps not an ONNX file"},
+		{"text", []byte("hello, this is no model"), "not an ONNX file, or a damaged one"},
 		{"truncated", whole[:len(whole)-3], "ends too early"},
 		{"length beyond the end", []byte{7<<3 | 2, 0xff, 0xff, 0xff, 0xff, 7}, "ModelProto.graph: the data ends too early"},
 		{"deep nesting", deep, "nested more than"},
@@ -248,7 +248,7 @@ func TestLoadErrors(t *testing.T) {
 		filepath.Join(dir, "absent.onnx"): "absent.onnx",
 		dir:                               "not a regular file",
 		os.DevNull:                        "not a regular file",
-		bad:                               "bad.onnx: ModelProto: malformed",
+		bad:                               "bad.onnx: not an ONNX file, or a damaged one: ModelProto: malformed",
 	} {
 		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%s): %v, want an error with %q", path, err, want)

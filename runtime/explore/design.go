@@ -332,10 +332,10 @@ func (s *Space) lookup(d *design, metrics func(string) (span, bool)) func(string
 }
 
 // build makes the chip of a design. The number of columns for 4-bit weights
-// keeps its ratio to that for 8-bit weights unless it is stated.
+// keeps its ratio to that for 8-bit weights unless it is stated, as in the
+// description of an architecture.
 func (s *Space) build(d *design) error {
-	c := *s.Base
-	c.Name = s.Base.Name + "@" + d.point.String()
+	c := s.Base.Variant(s.Base.Name + "@" + d.point.String())
 	from := "space " + s.Name
 	for _, path := range s.figures {
 		v, ok := d.values[path]
@@ -345,18 +345,11 @@ func (s *Space) build(d *design) error {
 		*c.FigureAt(path) = arch.Figure{Value: v, Source: from, Confidence: "A"}
 	}
 	if _, ok := d.values["array.cols_int4"]; !ok {
-		c.Array.ColsInt4.Value = c.Array.Cols.Value * s.Base.Array.ColsInt4.Value / s.Base.Array.Cols.Value
+		c.FollowCols(s.Base)
 	}
-	d.chip = &c
+	d.chip = c
 	if err := c.Validate(); err != nil {
-		// One line is enough of a reason, and where the base stated it is not where
-		// the space did.
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		if i := strings.LastIndex(first, ".yaml:"); i >= 0 {
-			if _, rest, ok := strings.Cut(first[i:], ": "); ok {
-				first = rest
-			}
-		}
+		first, _, _ := strings.Cut(err.Error(), "\n") // one line is enough of a reason
 		return errors.New("no valid chip: " + first)
 	}
 	if n := c.NumClusters(); d.clusters > n {

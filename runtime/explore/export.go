@@ -2,10 +2,12 @@ package explore
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -128,6 +130,74 @@ func WriteCSV(w io.Writer, st *store.Store, run *store.Run) error {
 		err = out.Error()
 	}
 	return err
+}
+
+// WriteChip writes the chip of a point of a run as an architecture's file, with the
+// commands before it that give what the run found.
+func WriteChip(w io.Writer, run *store.Run, point string) error {
+	s, err := Parse(run.Name, run.Space)
+	if err != nil {
+		return fmt.Errorf("run %d: its space is not readable here: %w", run.ID, err)
+	}
+	var in Inputs
+	if err := json.Unmarshal(run.Inputs, &in); err != nil {
+		return fmt.Errorf("store: run %d: %w", run.ID, err)
+	}
+	if chipHash(s.Base) != in.Arch {
+		return fmt.Errorf("run %d: its base %s has other figures now; run the space again", run.ID, in.Base)
+	}
+	p, err := s.pointNamed(point)
+	if err != nil {
+		return err
+	}
+	d := s.design(p)
+	if d.err != nil {
+		return fmt.Errorf("point %s: %w", p, d.err)
+	}
+	from := fmt.Sprintf("point %s of space %s, run %d", p, s.Name, run.ID)
+	c := d.chip.Variant(s.Name + "-" + p.String())
+	c.Description = fmt.Sprintf("%s, over %s", from, in.Base)
+	for _, path := range s.figures {
+		if _, ok := d.values[path]; ok {
+			c.FigureAt(path).Source = from
+		}
+	}
+	fmt.Fprintf(w, "# %s; program %s\n", c.Description, run.Version)
+	for _, x := range s.describe(p) {
+		fmt.Fprintf(w, "#   %s = %s\n", x.Name, x.Value)
+	}
+	for i := range s.Models {
+		m := &s.Models[i]
+		fmt.Fprintf(w, "# situ compare %s --on THIS --weights %s", m.Name, d.weights)
+		if s.Seed != 1 {
+			fmt.Fprintf(w, " --seed %d", s.Seed)
+		}
+		for _, dim := range sortedKeys(m.Dims) {
+			fmt.Fprintf(w, " --dim %s=%d", dim, m.Dims[dim])
+		}
+		if m.Batch != "" {
+			fmt.Fprintf(w, " --dim %s=%d", m.Batch, d.batch)
+		}
+		fmt.Fprintln(w)
+	}
+	if d.clusters > 0 {
+		fmt.Fprintf(w, "# The run compiled for %d clusters (compiler.clusters), which no file of an architecture says.\n", d.clusters)
+	}
+	fmt.Fprintln(w)
+	return c.WriteYAML(w)
+}
+
+// pointNamed returns the point that String calls so.
+func (s *Space) pointNamed(name string) (Point, error) {
+	var p Point
+	for _, part := range strings.Split(name, ".") {
+		v, err := strconv.ParseUint(part, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("point %q: want what situ runs show writes in the column point, such as %s", name, s.PointAt(0))
+		}
+		p = append(p, uint16(v))
+	}
+	return p, s.has(p)
 }
 
 // decimal writes a number so that it is read back the same: whole numbers as such, up

@@ -62,6 +62,7 @@ type engine struct {
 	halves   bool // successive halving: bounds and estimates keep a share instead of a margin
 	stopped  string
 	proposed uint64
+	seen     atomic.Uint64 // points looked at so far, for those who watch
 	total    uint64
 	last     struct{ done, total uint64 } // of the designs that finish emulates
 }
@@ -202,6 +203,7 @@ func (e *engine) look(ctx context.Context, points []Point) ([]scored, error) {
 		}
 	}
 	e.proposed += uint64(len(points))
+	e.seen.Store(e.proposed)
 	e.progress("looking", e.proposed, e.total)
 	return told, e.settle(vs, fresh)
 }
@@ -639,7 +641,11 @@ func (e *engine) confirm(ctx context.Context, front []string) ([]Confirmed, erro
 			out = append(out, *a.Full)
 		}
 	}
-	e.stage(StageFull).Seen = len(out)
+	full := e.stage(StageFull)
+	full.Seen = len(chosen)
+	if n := len(chosen) - len(out); n > 0 {
+		full.Dropped["without labelled inputs"] = n
+	}
 	return out, nil
 }
 

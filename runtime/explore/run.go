@@ -164,13 +164,11 @@ func (ev *evaluator) run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil || done != nil {
 		return done, err
 	}
+	ended := e.beats()
 	front, confirmed, err := e.pooled(ctx)
+	ended()
 	if err != nil {
-		status := store.Stopped
-		if err2 := st.Update(e.run, status, time.Since(e.began).Seconds(), []byte("{}")); err2 != nil {
-			err = errors.Join(err, err2)
-		}
-		return nil, err
+		return nil, errors.Join(err, e.beat(store.Stopped))
 	}
 	r := e.report(front, confirmed)
 	r.Resumed = resumed
@@ -179,6 +177,35 @@ func (ev *evaluator) run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	return r, st.Update(e.run, store.Done, r.Seconds, summary)
+}
+
+// beat tells the store how far the run is.
+func (e *engine) beat(status string) error {
+	summary, err := json.Marshal(&Report{Run: e.run, Name: e.s.Name, Proposed: e.seen.Load(), Search: e.s.Search.Method})
+	if err != nil {
+		return err
+	}
+	return e.st.Update(e.run, status, time.Since(e.began).Seconds(), summary)
+}
+
+// beats tells the store now and then that somebody works on the run, until stop is
+// called.
+func (e *engine) beats() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(store.BeatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = e.beat(store.Running) // what matters is stored by others, who report errors
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
 }
 
 // begin enters a run into the store, or finds the one to go on with; done is set
@@ -200,7 +227,7 @@ func (e *engine) begin(identity string, inputs []byte) (resumed bool, done *Repo
 			}
 			e.run, e.uid = last.ID, last.UID
 			e.began = e.began.Add(-time.Duration(last.Seconds * float64(time.Second))) // budgets are of the whole run
-			return true, nil, e.st.Update(last.ID, store.Running, last.Seconds, []byte("{}"))
+			return true, nil, e.st.Update(last.ID, store.Running, last.Seconds, last.Summary)
 		}
 	}
 	r := store.Run{Identity: identity, Name: e.s.Name, Space: e.s.Text, Inputs: inputs, Seed: e.s.Seed, Version: e.version, Started: e.began}
@@ -255,6 +282,7 @@ func (e *engine) step(stage string, answered, of uint64) {
 	case stage == StageEstimate && e.halves:
 		e.progress("estimating", answered, of)
 	case stage == StageEstimate:
+		e.seen.Store(min(e.proposed+answered, e.total))
 		e.progress("looking", min(e.proposed+answered, e.total), e.total)
 	case stage == StageEmulate && e.last.total > 0:
 		e.progress("emulating", e.last.done+answered, e.last.total)

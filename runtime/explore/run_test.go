@@ -285,6 +285,9 @@ func TestResume(t *testing.T) {
 	if err != nil || len(runs) != 1 || runs[0].Status != store.Stopped {
 		t.Fatalf("runs %+v, %v", runs, err)
 	}
+	if sum, err := Summary(&runs[0]); err != nil || sum.Proposed == 0 || runs[0].Seconds == 0 {
+		t.Errorf("the stopped run is said to have looked at nothing: %+v, %v", sum, err)
+	}
 	_, before, _ := st.Counts(StageEmulate)
 	r2, err := Run(context.Background(), s, st, Options{Resume: true})
 	if err != nil {

@@ -202,7 +202,7 @@ func notes(rs []*runtime.Result) []string {
 			ns = append([]string{onHost(h, host)}, ns...)
 		}
 		if len(r.Raised) > 0 {
-			ns = append([]string{"higher precision: " + raised(r.Raised, 4)}, ns...)
+			ns = append([]string{"higher precision: " + raised(r.Raised, 4) + "; --mixed none shows time and energy without"}, ns...)
 		}
 		for _, n := range ns {
 			if of[n] == nil {

@@ -30,26 +30,20 @@ func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error 
 	if err := Compare(&text, title, rs, acc); err != nil {
 		return err
 	}
-	energy, err := energyPlot(rs, "Energy of one inference alone, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Energy })
-	if err != nil {
-		return err
-	}
-	steady, err := energyPlot(rs, "Energy of one inference at steady throughput, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Steady })
-	if err != nil {
-		return err
-	}
-	roof, err := rooflinePlot(rs)
+	roof, targets, err := rooflinePlot(rs)
 	if err != nil {
 		return err
 	}
 	data := struct {
 		Title, Text, Conclusion  string
 		Energy, Steady, Roofline template.HTML
+		Levels, Targets          []key
 		Sections                 []section
 	}{
 		Title: title, Text: strings.TrimSpace(text.String()), Conclusion: Conclusion(rs),
-		// The plots come from our own renderer, whose text is escaped by it.
-		Energy: template.HTML(energy), Steady: template.HTML(steady), Roofline: template.HTML(roof),
+		Energy:   energyPlot(rs, "Energy of one inference in one run, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Energy }),
+		Steady:   energyPlot(rs, "Energy of one inference at steady throughput, by distance", func(r *runtime.Result) *runtime.Energy { return &r.Steady }),
+		Roofline: roof, Levels: levelKeys(rs), Targets: targets,
 	}
 	for _, r := range rs {
 		name := label(r, severalBatches(rs))
@@ -61,7 +55,7 @@ func HTML(w io.Writer, title string, rs []*runtime.Result, acc *Accuracy) error 
 		if err != nil {
 			return err
 		}
-		data.Sections = append(data.Sections, section{name, r, template.HTML(e), template.HTML(t)})
+		data.Sections = append(data.Sections, section{name, r, e, t})
 	}
 	return page.Execute(w, data)
 }

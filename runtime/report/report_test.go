@@ -177,3 +177,33 @@ func TestDevice(t *testing.T) {
 		}
 	}
 }
+
+// However many columns there are, each has a row of shares and a total that are told
+// apart, and each target one colour.
+func TestPlotsOfManyColumns(t *testing.T) {
+	var rs []*runtime.Result
+	for _, target := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
+		for _, batch := range []int{1, 8} {
+			r := *results()[0]
+			r.Target, r.Batch = target, batch
+			r.Energy.Total *= float64(batch) // as if it were another
+			rs = append(rs, &r)
+		}
+	}
+	e := string(energyPlot(rs, "energy", func(r *runtime.Result) *runtime.Energy { return &r.Energy }))
+	for _, r := range rs {
+		if n := strings.Count(e, ">"+label(r, true)+"</text>"); n != 1 {
+			t.Errorf("%s stands %d times in the plot", label(r, true), n)
+		}
+	}
+	if n := strings.Count(e, ">3.00 µJ<"); n != 9 {
+		t.Errorf("3 µJ stands %d times", n)
+	}
+	_, keys, err := rooflinePlot(rs)
+	if err != nil || len(keys) != 9 || keys[0] == keys[1] || keys[8] != (key{keys[0].Colour, "i (dashed)"}) {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if e := energyPlot(rs[:1], "none", func(*runtime.Result) *runtime.Energy { return &runtime.Energy{} }); e != "" {
+		t.Errorf("a plot of nothing: %s", e)
+	}
+}

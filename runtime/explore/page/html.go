@@ -51,7 +51,7 @@ func HTML(w io.Writer, st *store.Store, run *store.Run, r *explore.Report) error
 	if err := json.Unmarshal(run.Inputs, &d.Inputs); err != nil {
 		return fmt.Errorf("store: run %d: %w", run.ID, err)
 	}
-	rows, known, err := sample(st, run.ID)
+	rows, all, known, err := sample(st, run.ID)
 	if err != nil {
 		return err
 	}
@@ -72,22 +72,30 @@ func HTML(w io.Writer, st *store.Store, run *store.Run, r *explore.Report) error
 	}
 	d.Parallel = parallel(rows, r.Objectives)
 	for _, o := range r.Objectives {
-		d.Influence = append(d.Influence, influence(rows, o))
+		d.Influence = append(d.Influence, influence(all, o))
 	}
 	d.Funnel = funnel(r)
 	d.Energy = levels(best(r))
 	return page.Execute(w, d)
 }
 
+// mostCompared bounds the designs that are compared with each other.
+const mostCompared = 200000
+
 // sample returns the designs with values: all of the front, and of the others at
-// most as many as can be drawn, evenly at random.
-func sample(st *store.Store, run int64) (rows []*explore.Row, known int, err error) {
+// most as many as can be drawn, evenly at random; and all, but for what is told of
+// their models.
+func sample(st *store.Store, run int64) (rows, all []*explore.Row, known int, err error) {
 	rng := rand.New(rand.NewPCG(1, uint64(run)))
 	var front, rest []*explore.Row
 	err = explore.Rows(st, run, func(r *explore.Row) error {
 		switch {
 		case len(r.Values) == 0:
 			return nil
+		case len(all) < mostCompared:
+			all = append(all, &explore.Row{Settings: r.Settings, PointResult: explore.PointResult{Values: r.Values}})
+		}
+		switch {
 		case r.Fate == explore.Front:
 			front = append(front, r)
 		case len(rest) < mostDrawn:
@@ -101,7 +109,7 @@ func sample(st *store.Store, run int64) (rows []*explore.Row, known int, err err
 		return nil
 	})
 	slices.SortStableFunc(rest, func(a, b *explore.Row) int { return strings.Compare(b.Fate, a.Fate) })
-	return append(rest, front...), known, err
+	return append(rest, front...), all, known, err
 }
 
 // best returns the designs whose energy is shown: the best of each objective, and

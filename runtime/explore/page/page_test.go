@@ -7,10 +7,12 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,10 +107,40 @@ func TestHTML(t *testing.T) {
 				t.Errorf("%d designs: a plot has no numbers:\n%.300s", n, p)
 			}
 		}
-		rows, known, err := sample(st, run.ID)
-		if err != nil || known != n || len(rows) != min(n, mostDrawn+1) || rows[len(rows)-1].Fate != explore.Front {
+		rows, all, known, err := sample(st, run.ID)
+		if err != nil || known != n || len(all) != n || len(rows) != min(n, mostDrawn+1) || rows[len(rows)-1].Fate != explore.Front {
 			t.Errorf("%d designs: %d drawn of %d known, %v", n, len(rows), known, err)
 		}
+	}
+}
+
+// A parameter that an objective does not depend on moves it by nothing, whichever
+// designs were valued; one that no two designs differ in alone has no effect.
+func TestEffects(t *testing.T) {
+	var rows []*explore.Row
+	add := func(clock, cols, lanes string, area float64) {
+		rows = append(rows, &explore.Row{
+			Settings:    []explore.Setting{{Name: "clock", Value: clock}, {Name: "cols", Value: cols}, {Name: "lanes", Value: lanes}},
+			PointResult: explore.PointResult{Values: map[string]float64{"area": area}},
+		})
+	}
+	// Large chips survived at the low clock alone.
+	add("100", "8", "1", 1)
+	add("200", "8", "1", 1)
+	add("100", "16", "1", 3)
+	add("100", "32", "1", 4)
+	add("100", "64", "2", 10)
+	want := []effect{
+		{"cols", 4, 3, "\n8 → 32: × 4 (pairs: 1)\n8 → 16: × 3 (pairs: 1)\n16 → 32: × 1.33 (pairs: 1)"},
+		{"clock", 1, 1, "\n100 → 200: × 1 (pairs: 1)"},
+		{"lanes", 1, 0, ""},
+	}
+	got := effects(rows, "area")
+	for i := range got {
+		got[i].factor = math.Round(1e9*got[i].factor) / 1e9
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("effects\n%+v, want\n%+v", got, want)
 	}
 }
 

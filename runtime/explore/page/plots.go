@@ -5,47 +5,16 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"situ/internal/svg"
 	"situ/runtime"
 	"situ/runtime/explore"
 	"situ/runtime/report"
 )
-
-// svg builds one drawing. Everything that came from a user is escaped. What the
-// page tells of an element that is pointed at stands in data-t, or is that of the
-// design in data-d, a place in the page's list of designs.
-type svg struct {
-	strings.Builder
-	w, h float64
-}
-
-// newSVG begins a drawing, which a page shows at most a quarter larger than w and h.
-func newSVG(w, h float64, title string) *svg {
-	s := &svg{w: w, h: h}
-	fmt.Fprintf(s, `<svg viewBox="0 0 %g %g" style="max-width:%gpx" role="img" xmlns="http://www.w3.org/2000/svg">`, w, h, 1.25*w)
-	s.text(w/2, 16, "middle", "t", title)
-	return s
-}
-
-func (s *svg) done() template.HTML {
-	s.WriteString("</svg>")
-	return template.HTML(s.String())
-}
-
-func (s *svg) text(x, y float64, anchor, class, t string) {
-	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`, x, y, anchor, class, html.EscapeString(t))
-}
-
-func (s *svg) line(x1, y1, x2, y2 float64, class string) {
-	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
-}
-
-func (s *svg) rect(x, y, w, h float64, fill, about string) {
-	fmt.Fprintf(s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" data-t="%s"/>`, x, y, max(w, 0), max(h, 0), fill, html.EscapeString(about))
-}
 
 // axis maps values to places, logarithmically when all are positive and they
 // spread over more than a factor of three.
@@ -158,16 +127,16 @@ func scatter(rows []*explore.Row, x, y string) template.HTML {
 		xs, ys = append(xs, r.Values[x]), append(ys, r.Values[y])
 	}
 	ax, ay := newAxis(x, xs, left, w-right), newAxis(y, ys, h-bottom, top)
-	s := newSVG(w, h, y+" over "+x)
+	s := svg.New(w, h, y+" over "+x)
 	for _, t := range ax.ticks() {
-		s.line(ax.at(t), top, ax.at(t), h-bottom, "g")
-		s.text(ax.at(t), h-bottom+16, "middle", "l", value(x, t))
+		s.Line(ax.at(t), top, ax.at(t), h-bottom, "g")
+		s.Text(ax.at(t), h-bottom+16, "middle", "l", value(x, t))
 	}
 	for _, t := range ay.ticks() {
-		s.line(left, ay.at(t), w-right, ay.at(t), "g")
-		s.text(left-6, ay.at(t)+4, "end", "l", value(y, t))
+		s.Line(left, ay.at(t), w-right, ay.at(t), "g")
+		s.Text(left-6, ay.at(t)+4, "end", "l", value(y, t))
 	}
-	s.text((left+w-right)/2, h-8, "middle", "l", x)
+	s.Text((left+w-right)/2, h-8, "middle", "l", x)
 	for i, r := range rows {
 		radius := 2.5
 		if r.Fate == explore.Front {
@@ -175,7 +144,7 @@ func scatter(rows []*explore.Row, x, y string) template.HTML {
 		}
 		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="%g" class="%s" data-d="%d"/>`, ax.at(r.Values[x]), ay.at(r.Values[y]), radius, class(r), i)
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // mostLines bounds the faint lines of parallel coordinates.
@@ -189,7 +158,7 @@ func parallel(rows []*explore.Row, objectives []string) template.HTML {
 	const h, top, bottom = 360, 50, 60
 	n := len(rows[0].Settings) + len(objectives)
 	w := max(float64(110*n), 640)
-	s := newSVG(w, h, "designs over parameters and objectives")
+	s := svg.New(w, h, "designs over parameters and objectives")
 	x := func(k int) float64 { return 60 + float64(k)*(w-120)/float64(max(n-1, 1)) }
 	// Parameters take evenly spaced places in the order of their values.
 	order := make([][]string, len(rows[0].Settings))
@@ -230,24 +199,24 @@ func parallel(rows []*explore.Row, objectives []string) template.HTML {
 		fmt.Fprintf(s, `" data-d="%d"/>`, i)
 	}
 	for k := range n {
-		s.line(x(k), top, x(k), h-bottom, "a")
+		s.Line(x(k), top, x(k), h-bottom, "a")
 		name := ""
 		if k < len(order) {
 			name = rows[0].Settings[k].Name
 			for i, v := range order[k] {
 				if len(order[k]) <= 12 || i == 0 || i == len(order[k])-1 {
-					s.text(x(k)-4, h-bottom-(float64(i)+0.5)*(h-bottom-top)/float64(len(order[k]))+4, "end", "v", v)
+					s.Text(x(k)-4, h-bottom-(float64(i)+0.5)*(h-bottom-top)/float64(len(order[k]))+4, "end", "v", v)
 				}
 			}
 		} else {
 			name = objectives[k-len(order)]
 			a := axes[k-len(order)]
-			s.text(x(k)-4, top+4, "end", "v", value(name, a.hi))
-			s.text(x(k)-4, h-bottom+4, "end", "v", value(name, a.lo))
+			s.Text(x(k)-4, top+4, "end", "v", value(name, a.hi))
+			s.Text(x(k)-4, h-bottom+4, "end", "v", value(name, a.lo))
 		}
 		fmt.Fprintf(s, `<text x="%.1f" y="%.1f" class="v" text-anchor="middle" transform="rotate(-12 %.1f %.1f)">%s</text>`, x(k), float64(h-bottom+34), x(k), float64(h-bottom+34), html.EscapeString(name))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // byNumber orders numbers by value and names by letters.
@@ -261,62 +230,101 @@ func byNumber(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// influence draws, for one objective, how its geometric mean over all designs
-// with a value of a parameter differs between values of that parameter. It is a
-// main effect: other parameters are averaged over the designs that were valued.
-func influence(rows []*explore.Row, objective string) template.HTML {
-	if len(rows) == 0 || len(rows[0].Settings) == 0 {
-		return ""
-	}
-	type effect struct {
-		name, text string
-		factor     float64
+// effect is what a parameter does to an objective: between designs that differ in
+// nothing else.
+type effect struct {
+	name   string
+	factor float64 // the largest geometric mean of the ratios between two of its values, at least 1
+	pairs  int     // of designs
+	text   string  // the ratios of pairs of values, the largest first
+}
+
+// Bounds on what effects compares and tells.
+const (
+	mostValues = 100 // of a parameter, among designs that differ in it alone
+	mostTold   = 16  // pairs of values
+)
+
+// effects compares, for each parameter, all pairs of designs that differ in it alone,
+// so that which other designs were valued does not enter. The largest comes first.
+func effects(rows []*explore.Row, objective string) []effect {
+	if len(rows) == 0 {
+		return nil
 	}
 	var es []effect
-	for k := range rows[0].Settings {
-		sum, n := map[string]float64{}, map[string]float64{}
+	for k, p := range rows[0].Settings {
+		groups := map[string][]*explore.Row{} // by what the other parameters are
 		for _, r := range rows {
-			if v := r.Values[objective]; v > 0 {
-				sum[r.Settings[k].Value] += math.Log(v)
-				n[r.Settings[k].Value]++
+			if r.Values[objective] > 0 {
+				var others strings.Builder
+				for i, s := range r.Settings {
+					if i != k {
+						fmt.Fprintf(&others, "%q", s.Value)
+					}
+				}
+				groups[others.String()] = append(groups[others.String()], r)
 			}
 		}
-		e := effect{name: rows[0].Settings[k].Name}
-		lo, hi := math.Inf(1), math.Inf(-1)
-		var values []string
-		for v := range n {
-			values = append(values, v)
+		type ends struct{ from, to string }
+		sum, n := map[ends]float64{}, map[ends]int{}
+		e := effect{name: p.Name, factor: 1}
+		for _, g := range groups {
+			slices.SortStableFunc(g, func(a, b *explore.Row) int { return byNumber(a.Settings[k].Value, b.Settings[k].Value) })
+			g = slices.CompactFunc(g, func(a, b *explore.Row) bool { return a.Settings[k].Value == b.Settings[k].Value })
+			step := (len(g) + mostValues - 1) / mostValues
+			for i := 0; i < len(g); i += step {
+				for j := i + step; j < len(g); j += step {
+					x := ends{g[i].Settings[k].Value, g[j].Settings[k].Value}
+					sum[x] += math.Log(g[j].Values[objective] / g[i].Values[objective])
+					n[x]++
+					e.pairs++
+				}
+			}
 		}
-		slices.SortFunc(values, byNumber)
-		for _, v := range values {
-			m := math.Exp(sum[v] / n[v])
-			lo, hi = min(lo, m), max(hi, m)
-			e.text += fmt.Sprintf("%s: %s (%g designs)\n", v, value(objective, m), n[v])
+		mean := func(x ends) float64 { return sum[x] / float64(n[x]) }
+		sorted := slices.SortedFunc(maps.Keys(n), func(a, b ends) int {
+			return cmp.Or(cmp.Compare(math.Abs(mean(b)), math.Abs(mean(a))), byNumber(a.from, b.from), byNumber(a.to, b.to))
+		})
+		for i, x := range sorted {
+			e.factor = max(e.factor, math.Exp(math.Abs(mean(x))))
+			if i < mostTold {
+				e.text += fmt.Sprintf("\n%s → %s: × %.3g (pairs: %d)", x.from, x.to, math.Exp(mean(x)), n[x])
+			}
 		}
-		if len(values) > 0 {
-			e.factor = hi / lo
-			es = append(es, e)
-		}
+		es = append(es, e)
 	}
 	slices.SortStableFunc(es, func(a, b effect) int { return cmp.Compare(b.factor, a.factor) })
+	return es
+}
+
+// influence draws the effects of parameters on an objective.
+func influence(rows []*explore.Row, objective string) template.HTML {
+	es := effects(rows, objective)
+	if len(es) == 0 {
+		return ""
+	}
 	h := 40 + 22*float64(len(es))
-	s := newSVG(560, h, "what moves "+objective+": largest over smallest mean, by parameter")
+	s := svg.New(560, h, "what moves "+objective+", all else equal")
 	most := 1.0
 	for _, e := range es {
 		most = max(most, math.Log(e.factor))
 	}
 	for i, e := range es {
 		y := 30 + 22*float64(i)
-		s.text(210, y+13, "end", "l", e.name)
-		s.rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+"\n"+e.text)
-		s.text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
+		s.Text(210, y+13, "end", "l", e.name)
+		if e.pairs == 0 {
+			s.Text(216, y+13, "start", "v", "no two designs valued differ in it alone")
+			continue
+		}
+		s.Rect(216, y, 280*math.Log(e.factor)/most, 16, "#2e86c1", e.name+e.text)
+		s.Text(222+280*math.Log(e.factor)/most, y+13, "start", "l", report.Times(e.factor))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // funnel draws how many designs each stage saw, kept and dropped.
 func funnel(r *explore.Report) template.HTML {
-	s := newSVG(640, 40+30*float64(len(r.Stages)), "designs that each stage saw (grey) and kept (blue); length by square root")
+	s := svg.New(640, 40+30*float64(len(r.Stages)), "designs that each stage saw (grey) and kept (blue); length by square root")
 	most := 1.0
 	for _, st := range r.Stages {
 		most = max(most, float64(st.Seen))
@@ -324,12 +332,12 @@ func funnel(r *explore.Report) template.HTML {
 	width := func(n int) float64 { return 420 * math.Sqrt(float64(n)/most) }
 	for i, st := range r.Stages {
 		y := 30 + 30*float64(i)
-		s.text(100, y+15, "end", "l", st.Stage)
-		s.rect(106, y, width(st.Seen), 20, "#d6dbdf", fmt.Sprintf("%d seen; dropped: %s", st.Seen, reasons(st)))
-		s.rect(106, y, width(st.Kept()), 20, "#2e86c1", fmt.Sprintf("%d kept", st.Kept()))
-		s.text(112+width(st.Seen), y+15, "start", "l", fmt.Sprintf("%d of %d", st.Kept(), st.Seen))
+		s.Text(100, y+15, "end", "l", st.Stage)
+		s.Rect(106, y, width(st.Seen), 20, "#d6dbdf", fmt.Sprintf("%d seen; dropped: %s", st.Seen, reasons(st)))
+		s.Rect(106, y, width(st.Kept()), 20, "#2e86c1", fmt.Sprintf("%d kept", st.Kept()))
+		s.Text(112+width(st.Seen), y+15, "start", "l", fmt.Sprintf("%d of %d", st.Kept(), st.Seen))
 	}
-	return s.done()
+	return s.HTML()
 }
 
 // energyLevels are the levels of energy, dark for what is near the arithmetic, warm
@@ -360,7 +368,7 @@ func levels(designs []titled) template.HTML {
 			most = max(most, d.design.Models[i].Levels.Total)
 		}
 	}
-	s := newSVG(720, 66+28*float64(bars), "energy of one run by level, of the best designs")
+	s := svg.New(720, 66+28*float64(bars), "energy of one run by level, of the best designs")
 	y := 30.0
 	for _, d := range designs {
 		for i := range d.design.Models {
@@ -369,22 +377,22 @@ func levels(designs []titled) template.HTML {
 			if len(d.design.Models) > 1 {
 				name += fmt.Sprintf(", model %d", i+1)
 			}
-			s.text(290, y+14, "end", "l", name)
+			s.Text(290, y+14, "end", "l", name)
 			x := 296.0
 			for _, l := range energyLevels {
 				v := l.of(e)
-				s.rect(x, y, 340*v/most, 20, l.colour, fmt.Sprintf("%s: %s", l.name, report.Unit(v, "J")))
+				s.Rect(x, y, 340*v/most, 20, l.colour, fmt.Sprintf("%s: %s", l.name, report.Unit(v, "J")))
 				x += 340 * v / most
 			}
-			s.text(x+5, y+14, "start", "l", report.Unit(e.Total, "J"))
+			s.Text(x+5, y+14, "start", "l", report.Unit(e.Total, "J"))
 			y += 28
 		}
 	}
 	x := 20.0
 	for _, l := range energyLevels {
-		s.rect(x, y+6, 12, 12, l.colour, l.name)
-		s.text(x+16, y+16, "start", "v", l.name)
+		s.Rect(x, y+6, 12, 12, l.colour, l.name)
+		s.Text(x+16, y+16, "start", "v", l.name)
 		x += 30 + 6.2*float64(len(l.name))
 	}
-	return s.done()
+	return s.HTML()
 }

@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // version is that of the schema, kept in the file.
-const version = 2
+const version = 3
 
 const schema = `
 CREATE TABLE results (
@@ -52,7 +52,8 @@ CREATE TABLE runs (
 	seconds  REAL NOT NULL,
 	status   TEXT NOT NULL,
 	summary  BLOB NOT NULL, -- JSON
-	uid      TEXT NOT NULL  -- a name that no other run of any store has
+	uid      TEXT NOT NULL, -- a name that no other run of any store has
+	alive    INTEGER NOT NULL -- seconds since 1970 when a process last worked on it
 );
 CREATE TABLE points (
 	run      INTEGER NOT NULL REFERENCES runs(id),
@@ -94,6 +95,7 @@ func Open(path string) (*Store, error) {
 // steps bring a file from the version of their index to the next.
 var steps = [version]string{
 	1: "ALTER TABLE runs ADD COLUMN uid TEXT NOT NULL DEFAULT ''; UPDATE runs SET uid = hex(randomblob(16))",
+	2: "ALTER TABLE runs ADD COLUMN alive INTEGER NOT NULL DEFAULT 0",
 }
 
 // migrate makes the tables of a new file, brings those of older versions up to
@@ -242,24 +244,31 @@ type Run struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
 	Seconds  float64   `json:"seconds"`
-	Status   string    `json:"status"` // Running, Done or Stopped
+	Status   string    `json:"status"` // Running, Done, Stopped or Interrupted
 	Summary  []byte    `json:"-"`
 	UID      string    `json:"-"` // a name that no other run of any store has
 }
 
-// Statuses of a run. One that is Running may also have been killed.
+// Statuses of a run.
 const (
-	Running = "running"
-	Stopped = "stopped"
-	Done    = "done"
+	Running     = "running"
+	Stopped     = "stopped" // by an error, or by whoever ran it
+	Done        = "done"
+	Interrupted = "interrupted" // entered as Running, but nobody has worked on it for some time
 )
+
+// BeatEvery is how often a process that works on a run calls Update; after several
+// times as long without, the run counts as interrupted.
+const BeatEvery = 5 * time.Second
+
+const deadAfter = 6 * BeatEvery
 
 // Begin enters a new run, and fills in its number and unique name.
 func (s *Store) Begin(r *Run) (err error) {
 	defer s.named(&err)
 	r.UID = rand.Text()
-	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary, uid) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
-		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"), r.UID)
+	res, err := s.db.Exec("INSERT INTO runs (identity, name, space, inputs, seed, version, started, seconds, status, summary, uid, alive) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+		r.Identity, r.Name, r.Space, r.Inputs, int64(r.Seed), r.Version, r.Started.Unix(), Running, []byte("{}"), r.UID, time.Now().Unix())
 	if err != nil {
 		return err
 	}
@@ -270,11 +279,11 @@ func (s *Store) Begin(r *Run) (err error) {
 // Update sets what changes of a run: status, seconds and summary.
 func (s *Store) Update(id int64, status string, seconds float64, summary []byte) (err error) {
 	defer s.named(&err)
-	_, err = s.db.Exec("UPDATE runs SET status = ?, seconds = ?, summary = ? WHERE id = ?", status, seconds, summary, id)
+	_, err = s.db.Exec("UPDATE runs SET status = ?, seconds = ?, summary = ?, alive = ? WHERE id = ?", status, seconds, summary, time.Now().Unix(), id)
 	return err
 }
 
-const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary, uid FROM runs"
+const runColumns = "SELECT id, identity, name, space, inputs, seed, version, started, seconds, status, summary, uid, alive FROM runs"
 
 // Runs lists runs, the oldest first; with an identity only those of it.
 func (s *Store) Runs(identity string) (out []Run, err error) {
@@ -286,11 +295,14 @@ func (s *Store) Runs(identity string) (out []Run, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var r Run
-		var seed, started int64
-		if err := rows.Scan(&r.ID, &r.Identity, &r.Name, &r.Space, &r.Inputs, &seed, &r.Version, &started, &r.Seconds, &r.Status, &r.Summary, &r.UID); err != nil {
+		var seed, started, alive int64
+		if err := rows.Scan(&r.ID, &r.Identity, &r.Name, &r.Space, &r.Inputs, &seed, &r.Version, &started, &r.Seconds, &r.Status, &r.Summary, &r.UID, &alive); err != nil {
 			return nil, err
 		}
 		r.Seed, r.Started = uint64(seed), time.Unix(started, 0)
+		if r.Status == Running && time.Since(time.Unix(alive, 0)) > deadAfter {
+			r.Status = Interrupted
+		}
 		out = append(out, r)
 	}
 	return out, rows.Err()

@@ -61,6 +61,13 @@ func TestRuns(t *testing.T) {
 	if diff := cmp.Diff([]Run{*a, *b}, got); diff != "" {
 		t.Error(diff)
 	}
+	// Nobody has worked on it for long.
+	if _, err := s.db.Exec("UPDATE runs SET alive = alive - 60"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = s.Runs(""); err != nil || got[0].Status != Done || got[1].Status != Interrupted {
+		t.Errorf("after a minute without work: %+v, %v", got, err)
+	}
 	if got, err := s.Runs(b.Identity); err != nil || len(got) != 1 || got[0].ID != b.ID {
 		t.Errorf("runs of %s: %+v, %v", b.Identity, got, err)
 	}
@@ -148,7 +155,7 @@ func TestMigrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(schema, "	summary  BLOB NOT NULL, -- JSON\n	uid      TEXT NOT NULL  -- a name that no other run of any store has\n", "	summary  BLOB NOT NULL -- JSON\n", 1)
+	old := strings.Replace(schema, "	summary  BLOB NOT NULL, -- JSON\n	uid      TEXT NOT NULL, -- a name that no other run of any store has\n	alive    INTEGER NOT NULL -- seconds since 1970 when a process last worked on it\n", "	summary  BLOB NOT NULL -- JSON\n", 1)
 	if old == schema {
 		t.Fatal("the schema has changed; this test makes its first version from it")
 	}
