@@ -1,0 +1,670 @@
+package onnx
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"situ/frontend/onnx/onnxpb"
+	"situ/internal/ort"
+	"situ/ir"
+)
+
+// A contribTest is one node that ONNX Runtime runs, too.
+type contribTest struct {
+	nodeTest
+	// near is how far results may lie apart: of floats relative to the largest, of
+	// codes in steps.
+	near float64
+}
+
+// draws makes operands of random tests. They are drawn from a seed, not by rapid,
+// for ONNX Runtime runs hundreds of nodes in one model.
+type draws struct{ *rand.Rand }
+
+func (r draws) between(lo, hi int) int { return lo + r.IntN(hi-lo+1) }
+
+func (r draws) coin() bool { return r.IntN(2) == 0 }
+
+func (r draws) floats(shape ...int) *ir.Tensor {
+	v := make([]float64, ir.Numel(shape))
+	for i := range v {
+		v[i] = r.NormFloat64()
+	}
+	return fromFloats(ir.F32, shape, v)
+}
+
+func (r draws) ints(d ir.DType, lo, hi int, shape ...int) *ir.Tensor {
+	v := make([]int64, ir.Numel(shape))
+	for i := range v {
+		v[i] = int64(r.between(lo, hi))
+	}
+	return fromInts(d, shape, v)
+}
+
+// codes draws from all of an 8-bit type's range.
+func (r draws) codes(d ir.DType, shape ...int) *ir.Tensor {
+	lo, hi := d.IntRange()
+	return r.ints(d, int(lo), int(hi), shape...)
+}
+
+// weights are codes whose products in pairs fit 16 bits, which kernels of ONNX
+// Runtime saturate to on processors without instructions for them.
+func (r draws) weights(d ir.DType, shape ...int) *ir.Tensor {
+	if d == ir.U8 {
+		return r.ints(d, 64, 127, shape...)
+	}
+	return r.ints(d, -60, 60, shape...)
+}
+
+func (r draws) type8() ir.DType { return types8[r.IntN(2)] }
+
+// scales draws numbers around a size.
+func (r draws) scales(size float64, shape ...int) *ir.Tensor {
+	v := make([]float64, ir.Numel(shape))
+	for i := range v {
+		v[i] = size * (0.7 + 0.6*r.Float64())
+	}
+	return fromFloats(ir.F32, shape, v)
+}
+
+// zero draws a zero point near the middle of a type.
+func (r draws) zero(d ir.DType, shape ...int) *ir.Tensor {
+	if d == ir.U8 {
+		return r.ints(d, 100, 150, shape...)
+	}
+	return r.ints(d, -20, 20, shape...)
+}
+
+// optional returns nil for every other operand.
+func (r draws) optional(t *ir.Tensor) *ir.Tensor {
+	if r.coin() {
+		return nil
+	}
+	return t
+}
+
+// contrib is a test of a contributed operator; what is missing at the end is left out.
+func contrib(op string, near float64, in []*ir.Tensor, attrs ...*onnxpb.AttributeProto) contribTest {
+	for len(in) > 0 && in[len(in)-1] == nil {
+		in = in[:len(in)-1]
+	}
+	return contribTest{nodeTest{op: op, domain: contribDomain, opset: 1, attrs: attrs, in: in}, near}
+}
+
+// known makes operands constants, of others some.
+func (c contribTest) known(r draws, always ...int) contribTest {
+	c.fixed = make([]bool, len(c.in))
+	for i := 1; i < len(c.in); i++ {
+		c.fixed[i] = r.coin() || slices.Contains(always, i)
+	}
+	return c
+}
+
+func (c contribTest) giving(results int) contribTest {
+	c.results = results
+	return c
+}
+
+// contribCases draw a test of each operator that ONNX Runtime executes on a CPU.
+var contribCases = map[string]func(r draws) contribTest{
+	"QLinearAdd": func(r draws) contribTest { return r.qLinearPair("QLinearAdd") },
+	"QLinearMul": func(r draws) contribTest { return r.qLinearPair("QLinearMul") },
+	"QLinearSigmoid": func(r draws) contribTest {
+		d := r.type8()
+		return contrib("QLinearSigmoid", 1, []*ir.Tensor{r.codes(d, 2, 5), r.scales(0.05), r.zero(d), r.scales(1. / 256), r.zero(d)}).known(r)
+	},
+	"QLinearLeakyRelu": func(r draws) contribTest {
+		d := r.type8()
+		return contrib("QLinearLeakyRelu", 1, []*ir.Tensor{r.codes(d, 2, 5), r.scales(0.05), r.zero(d), r.scales(0.05), r.zero(d)},
+			floatAttr("alpha", float32(r.IntN(5))/8)).known(r)
+	},
+	"QLinearAveragePool": func(r draws) contribTest {
+		d, last := r.type8(), r.coin()
+		shape := []int{2, r.between(1, 5), r.between(4, 7), r.between(4, 7)}
+		attrs := []*onnxpb.AttributeProto{intsAttr("kernel_shape", 3, 2), intsAttr("strides", int64(r.between(1, 3)), int64(r.between(1, 2))),
+			intAttr("count_include_pad", int64(r.IntN(2))), intsAttr("pads", int64(r.IntN(3)), int64(r.IntN(2)), int64(r.IntN(3)), int64(r.IntN(2)))}
+		if last {
+			attrs = append(attrs, intAttr("channels_last", 1))
+			shape = permutedInts(shape, channelsLast(4))
+		}
+		return contrib("QLinearAveragePool", 1, []*ir.Tensor{r.codes(d, shape...), r.scales(0.05), r.zero(d), r.scales(0.05), r.zero(d)}, attrs...).known(r, 1, 2, 3, 4)
+	},
+	"QLinearGlobalAveragePool": func(r draws) contribTest {
+		d := r.type8()
+		in := []*ir.Tensor{r.codes(d, 2, r.between(1, 9), r.between(1, 4), r.between(1, 4)), r.scales(0.05), r.zero(d), r.scales(0.04), r.zero(d)}
+		return contrib("QLinearGlobalAveragePool", 1, in, intAttr("channels_last", int64(r.IntN(2)))).known(r, 1, 2, 3, 4)
+	},
+	"QLinearConcat": func(r draws) contribTest {
+		d := r.type8()
+		in := []*ir.Tensor{r.scales(0.05), r.zero(d)}
+		for range r.between(1, 3) {
+			in = append(in, r.codes(d, 2, r.between(1, 4), 3), r.scales(0.05), r.zero(d))
+		}
+		c := contrib("QLinearConcat", 1, in, intAttr("axis", int64([]int{1, -2}[r.IntN(2)]))).known(r)
+		c.fixed[0] = c.fixed[1]
+		return c
+	},
+	"QLinearSoftmax": func(r draws) contribTest {
+		d := r.type8()
+		z := r.ints(d, 0, 0)
+		if d == ir.I8 {
+			z = r.ints(d, -128, -128)
+		}
+		return contrib("QLinearSoftmax", 1, []*ir.Tensor{r.codes(d, 2, 3, 6), r.scales(0.03), r.zero(d), r.scales(1. / 256), z},
+			intAttr("axis", int64([]int{-1, 1, 2}[r.IntN(3)])), intAttr("opset", int64([]int{11, 13}[r.IntN(2)]))).known(r, 1, 2, 3, 4)
+	},
+	"QLinearWhere": func(r draws) contribTest {
+		d := r.type8()
+		return contrib("QLinearWhere", 1, []*ir.Tensor{r.ints(ir.Bool, 0, 1, 3, 1), r.codes(d, 3, 4), r.scales(0.05), r.zero(d), r.codes(d, 4), r.scales(0.05), r.zero(d),
+			r.scales(0.05), r.zero(d)}).known(r)
+	},
+	"QGemm": func(r draws) contribTest {
+		d, w, m, k, n := r.type8(), r.type8(), r.between(1, 4), r.between(1, 9), r.between(1, 5)
+		if d == ir.I8 {
+			w = ir.I8 // ONNX Runtime has no other
+		}
+		scales, zeros := r.scales(0.02), r.zero(w)
+		if w == ir.U8 {
+			zeros = r.ints(w, 90, 100)
+		}
+		if r.coin() {
+			scales, zeros = r.scales(0.02, n), fromInts(w, []int{n}, slices.Repeat(int64s(zeros), n))
+		}
+		a, b := []int{m, k}, []int{k, n}
+		attrs := []*onnxpb.AttributeProto{intAttr("transA", int64(r.IntN(2))), intAttr("transB", int64(r.IntN(2))), floatAttr("alpha", []float32{1, 0.5}[r.IntN(2)])}
+		if attrs[0].I == 1 {
+			slices.Reverse(a)
+		}
+		if attrs[1].I == 1 {
+			slices.Reverse(b)
+		}
+		in := []*ir.Tensor{r.codes(d, a...), r.scales(0.05), r.zero(d), r.weights(w, b...), scales, zeros,
+			r.optional(r.ints(ir.I32, -2000, 2000, [][]int{{n}, {1, n}, {m, n}}[r.IntN(3)]...))}
+		if r.coin() {
+			return contrib("QGemm", 1e-5, in, attrs...).known(r)
+		}
+		return contrib("QGemm", 1, append(in, r.scales(0.1), r.zero(d)), attrs...).known(r)
+	},
+	"QLinearConv": func(r draws) contribTest {
+		d, w, c, o, last := r.type8(), ir.I8, r.between(1, 3), r.between(1, 4), r.coin()
+		shape := []int{2, c, 5, 6}
+		attrs := []*onnxpb.AttributeProto{intsAttr("strides", int64(r.between(1, 2)), 1), intsAttr("pads", 1, int64(r.IntN(2)), 0, 1)}
+		if last {
+			attrs = append(attrs, intAttr("channels_last", 1))
+			shape = permutedInts(shape, channelsLast(4))
+		}
+		scales := r.scales(0.02)
+		if r.coin() {
+			scales = r.scales(0.02, o)
+		}
+		return contrib("QLinearConv", 1, []*ir.Tensor{r.codes(d, shape...), r.scales(0.05), r.zero(d), r.weights(w, o, c, 3, 3), scales, ir.Zeros(w, scales.Shape...),
+			r.scales(0.1), r.zero(d), r.optional(r.ints(ir.I32, -2000, 2000, o))}, attrs...).known(r, 1, 2, 3, 4, 5, 6, 7, 8)
+	},
+	"QuantizeLinear": func(r draws) contribTest {
+		d := []ir.DType{ir.I8, ir.U8, ir.I16, ir.U16}[r.IntN(4)]
+		return contrib("QuantizeLinear", 0, []*ir.Tensor{r.floats(3, 4), r.scales(0.01, 4), r.ints(d, 0, 100, 4)}, intAttr("axis", 1)).known(r)
+	},
+	"DequantizeLinear": func(r draws) contribTest {
+		d := []ir.DType{ir.I8, ir.U8, ir.I16, ir.U16}[r.IntN(4)]
+		return contrib("DequantizeLinear", 1e-6, []*ir.Tensor{r.codes(d, 3, 4), r.scales(0.01, 4), r.ints(d, 0, 100, 4)}, intAttr("axis", 1)).known(r)
+	},
+	"MatMulIntegerToFloat": func(r draws) contribTest {
+		d, w, n := r.type8(), r.type8(), r.between(1, 5)
+		if d == ir.I8 {
+			w = ir.I8
+		}
+		scales, zeros := r.scales(0.02), r.optional(r.ints(w, 64, 127))
+		if r.coin() {
+			scales = r.scales(0.02, n)
+			if zeros != nil {
+				zeros = r.ints(w, 64, 100, n)
+			}
+		}
+		return contrib("MatMulIntegerToFloat", 1e-5, []*ir.Tensor{r.codes(d, 2, 3, 7), r.weights(w, 7, n), r.scales(0.05), scales, r.optional(r.zero(d)), zeros,
+			r.optional(r.floats(n))}).known(r)
+	},
+	"DynamicQuantizeMatMul": func(r draws) contribTest {
+		w, n := r.type8(), r.between(1, 5)
+		scales, zeros := r.scales(0.02), r.optional(r.ints(w, 64, 127))
+		if r.coin() {
+			scales = r.scales(0.02, n)
+			if zeros != nil {
+				zeros = r.ints(w, 64, 100, n)
+			}
+		}
+		return contrib("DynamicQuantizeMatMul", 1e-4, []*ir.Tensor{r.floats(2, 3, 7), r.weights(w, 7, n), scales, zeros, r.optional(r.floats(n))}).known(r)
+	},
+	"MatMulNBits": func(r draws) contribTest {
+		bits, block := []int{4, 8}[r.IntN(2)], 16<<r.IntN(3)
+		k, n := r.between(1, 80), r.between(1, 20)
+		blocks := (k + block - 1) / block
+		var zeros *ir.Tensor
+		switch r.IntN(3) {
+		case 0:
+			zeros = r.codes(ir.U8, n, (blocks*bits+7)/8)
+		case 1:
+			if bits == 4 { // ONNX Runtime has no others
+				zeros = r.scales(7, n, blocks)
+			}
+		}
+		return contrib("MatMulNBits", 1e-5, []*ir.Tensor{r.floats(2, 3, k), r.codes(ir.U8, n, blocks, block*bits/8), r.scales(0.1, n, blocks), zeros, nil, r.optional(r.floats(n))},
+			intAttr("K", int64(k)), intAttr("N", int64(n)), intAttr("block_size", int64(block)), intAttr("bits", int64(bits)), intAttr("accuracy_level", 1)).known(r, 1, 2, 3, 5)
+	},
+	"FusedConv": func(r draws) contribTest {
+		o := r.between(1, 4)
+		attrs := []*onnxpb.AttributeProto{intsAttr("kernel_shape", 3, 3), intsAttr("pads", 1, 1, 1, 1)}
+		switch r.IntN(6) {
+		case 0:
+			attrs = append(attrs, strAttr("activation", "Relu"))
+		case 1:
+			attrs = append(attrs, strAttr("activation", "Tanh"))
+		case 2:
+			attrs = append(attrs, strAttr("activation", "Sigmoid"))
+		case 3:
+			attrs = append(attrs, strAttr("activation", "LeakyRelu"), floatsAttr("activation_params", 0.25))
+		case 4:
+			attrs = append(attrs, strAttr("activation", "Clip"), floatsAttr("activation_params", -0.5, 0.75))
+		case 5:
+			attrs = append(attrs, strAttr("activation", "HardSigmoid"), floatsAttr("activation_params", 0.3, 0.4))
+		}
+		return contrib("FusedConv", 1e-5, []*ir.Tensor{r.floats(1, 2, 5, 5), r.floats(o, 2, 3, 3), r.floats(o), r.optional(r.floats(1, o, 5, 5))}, attrs...).known(r)
+	},
+	"FusedGemm": func(r draws) contribTest {
+		attrs := []*onnxpb.AttributeProto{intAttr("transB", 1), floatAttr("alpha", 0.5), floatAttr("beta", 2)}
+		switch r.IntN(4) {
+		case 0:
+			attrs = append(attrs, strAttr("activation", "Relu"))
+		case 1:
+			attrs = append(attrs, strAttr("activation", "LeakyRelu"), floatAttr("activation_alpha", 0.25))
+		case 2:
+			attrs = append(attrs, strAttr("activation", "HardSigmoid"), floatAttr("activation_alpha", 0.25), floatAttr("activation_beta", 0.4))
+		case 3:
+			attrs = append(attrs, strAttr("activation", "Tanh"))
+		}
+		return contrib("FusedGemm", 1e-5, []*ir.Tensor{r.floats(3, 4), r.floats(5, 4), r.floats(5)}, attrs...).known(r)
+	},
+	"FusedMatMul": func(r draws) contribTest {
+		// A matrix product [2,3,M,K]·[2,3,K,N], its operands as they come.
+		operand := func(rows, cols int, batch, matrix bool) *ir.Tensor {
+			s := []int{2, 3, rows, cols}
+			if matrix {
+				s[2], s[3] = s[3], s[2]
+			}
+			if batch {
+				s = []int{s[2], s[0], s[1], s[3]}
+			}
+			return r.floats(s...)
+		}
+		ab, am, bb, bm := r.coin(), r.coin(), r.coin(), r.coin()
+		flag := func(name string, v bool) *onnxpb.AttributeProto {
+			if v {
+				return intAttr(name, 1)
+			}
+			return intAttr(name, 0)
+		}
+		return contrib("FusedMatMul", 1e-5, []*ir.Tensor{operand(4, 5, ab, am), operand(5, 2, bb, bm)}, floatAttr("alpha", 0.5),
+			flag("transBatchA", ab), flag("transA", am), flag("transBatchB", bb), flag("transB", bm)).known(r)
+	},
+	"Gelu": func(r draws) contribTest { return contrib("Gelu", 1e-5, []*ir.Tensor{r.floats(3, 4)}) },
+	"BiasGelu": func(r draws) contribTest {
+		return contrib("BiasGelu", 1e-5, []*ir.Tensor{r.floats(3, 4), r.floats(4)}).known(r)
+	},
+	"FastGelu": func(r draws) contribTest {
+		return contrib("FastGelu", 1e-5, []*ir.Tensor{r.floats(3, 4), r.optional(r.floats(4))}).known(r)
+	},
+	"QuickGelu": func(r draws) contribTest {
+		return contrib("QuickGelu", 1e-5, []*ir.Tensor{r.floats(3, 4)}, floatAttr("alpha", float32(r.Float64())))
+	},
+	"SkipLayerNormalization": func(r draws) contribTest {
+		skip := [][]int{{2, 3, 8}, {1, 3, 8}, {3, 8}}[r.IntN(3)]
+		c := contrib("SkipLayerNormalization", 1e-4, []*ir.Tensor{r.floats(2, 3, 8), r.floats(skip...), r.floats(8), r.optional(r.floats(8)), r.optional(r.floats(8))},
+			floatAttr("epsilon", 1e-5)).known(r)
+		return c.giving(4)
+	},
+	"SkipSimplifiedLayerNormalization": func(r draws) contribTest {
+		shape := [][]int{{2, 3, 8}, {3, 8}}[r.IntN(2)]
+		return contrib("SkipSimplifiedLayerNormalization", 1e-4, []*ir.Tensor{r.floats(shape...), r.floats(shape...), r.floats(8), r.optional(r.floats(8))}, floatAttr("epsilon", 1e-5)).known(r).giving(4)
+	},
+	"SimplifiedLayerNormalization": func(r draws) contribTest {
+		c := contrib("SimplifiedLayerNormalization", 1e-4, []*ir.Tensor{r.floats(2, 3, 8), r.floats(8)}, floatAttr("epsilon", 1e-5), intAttr("axis", -1), intAttr("stash_type", 1)).known(r)
+		c.domain, c.opset = "", 21
+		return c
+	},
+	"EmbedLayerNormalization": func(r draws) contribTest {
+		in := []*ir.Tensor{r.ints(ir.I32, 0, 8, 2, 4), nil, r.floats(9, 8), r.floats(6, 8), nil, r.floats(8), r.floats(8), nil, nil}
+		if r.coin() {
+			in[1], in[4] = r.ints(ir.I32, 0, 1, 2, 4), r.floats(2, 8)
+		}
+		if r.coin() {
+			in[7] = fromInts(ir.I32, []int{2, 4}, []int64{1, 1, 1, 0, 1, 1, 1, 1})
+		}
+		if r.coin() {
+			in[8] = r.ints(ir.I32, 0, 5, r.between(1, 2), 4)
+		}
+		return contrib("EmbedLayerNormalization", 1e-4, in, floatAttr("epsilon", 1e-5)).known(r).giving(3)
+	},
+	"RotaryEmbedding": func(r draws) contribTest {
+		const heads, size, positions = 2, 8, 10
+		shape, turned := [][]int{{2, 3, heads * size}, {2, heads, 3, size}}[r.IntN(2)], []int{0, 4}[r.IntN(2)]
+		half := size / 2
+		attrs := []*onnxpb.AttributeProto{intAttr("interleaved", int64(r.IntN(2)))}
+		if turned > 0 {
+			half = turned / 2
+			attrs = append(attrs, intAttr("rotary_embedding_dim", int64(turned)), intAttr("num_heads", heads))
+		}
+		at := r.ints(ir.I64, 0, positions-1, 2, 3)
+		if r.coin() {
+			at = r.ints(ir.I64, 0, positions-3, 1)
+		}
+		return contrib("RotaryEmbedding", 1e-5, []*ir.Tensor{r.floats(shape...), at, r.floats(positions, half), r.floats(positions, half)}, attrs...).known(r)
+	},
+	"Attention": func(r draws) contribTest {
+		const batch, queries, in, heads, size = 2, 3, 6, 2, 4
+		past := []int{0, 2}[r.IntN(2)]
+		operands := []*ir.Tensor{r.floats(batch, queries, in), r.floats(in, 3*heads*size), r.optional(r.floats(3 * heads * size)), nil, nil, nil}
+		attrs := []*onnxpb.AttributeProto{intAttr("num_heads", heads), intAttr("unidirectional", int64(r.IntN(2)))}
+		results := 1
+		if past > 0 {
+			operands[4], results = r.floats(2, batch, heads, past, size), 2
+		} else if r.coin() {
+			operands[1], operands[2] = r.floats(in, 2*heads*size+heads*3), r.floats(2*heads*size+heads*3)
+			attrs = append(attrs, intsAttr("qkv_hidden_sizes", heads*size, heads*size, heads*3))
+		}
+		operands[3] = r.mask(batch, queries, past+queries)
+		if past == 0 { // ONNX Runtime takes only one of the two
+			operands[5] = r.optional(r.floats(r.between(1, batch), []int{1, heads}[r.IntN(2)], queries, queries))
+		}
+		if r.coin() {
+			attrs = append(attrs, floatAttr("scale", 0.3))
+		}
+		c := contrib("Attention", 1e-4, operands, attrs...).known(r).giving(results)
+		if operands[2] == nil {
+			c.fixed[1] = false // ONNX Runtime crashes
+		}
+		return c
+	},
+	"MultiHeadAttention": func(r draws) contribTest {
+		const batch, queries, heads, size = 2, 3, 2, 4
+		attrs := []*onnxpb.AttributeProto{intAttr("num_heads", heads)}
+		keys, past, results := queries, 0, 1
+		in := make([]*ir.Tensor, 8)
+		switch r.IntN(2) {
+		case 0:
+			keys = 5
+			in[0], in[1], in[2] = r.floats(batch, queries, heads*size), r.floats(batch, heads, keys, size), r.floats(batch, heads, keys, size)
+		case 1:
+			v := heads * r.between(3, 4)
+			in[0], in[1], in[2] = r.floats(batch, queries, heads*size), r.floats(batch, keys, heads*size), r.floats(batch, keys, v)
+			in[3] = r.optional(r.floats(2*heads*size + v))
+			if v == heads*size && r.coin() {
+				past, results = 2, 3
+				in[6], in[7] = r.floats(batch, heads, past, size), r.floats(batch, heads, past, size)
+				attrs = append(attrs, intAttr("unidirectional", int64(r.IntN(2))))
+			}
+		}
+		in[4] = r.mask(batch, queries, past+keys)
+		if in[4] != nil && len(in[4].Shape) == 1 && in[4].Shape[0] != batch {
+			in[4] = nil
+		}
+		in[5] = r.optional(r.floats(r.between(1, batch), []int{1, heads}[r.IntN(2)], queries, past+keys))
+		return contrib("MultiHeadAttention", 1e-4, in, attrs...).known(r).giving(results)
+	},
+	"GroupQueryAttention": func(r draws) contribTest {
+		const kv, size, positions = 2, 16, 16
+		heads, batch := kv*r.between(1, 2), r.between(1, 2)
+		queries, past, spare := r.between(1, 4), 0, 0
+		if r.coin() {
+			past, spare = r.between(1, 4), r.IntN(3)
+			if batch > 1 || spare > 0 {
+				queries = 1
+			}
+		}
+		in := make([]*ir.Tensor, 12)
+		if r.coin() {
+			in[0] = r.floats(batch, queries, (heads+2*kv)*size)
+		} else {
+			in[0], in[1], in[2] = r.floats(batch, queries, heads*size), r.floats(batch, queries, kv*size), r.floats(batch, queries, kv*size)
+		}
+		if past > 0 || r.coin() {
+			capacity := past
+			if spare > 0 {
+				capacity = past + queries + spare
+			}
+			in[3], in[4] = r.floats(batch, kv, capacity, size), r.floats(batch, kv, capacity, size)
+			for i := range batch * kv { // ONNX Runtime keeps nothing beyond where it writes in place
+				clear(ir.Data[float32](in[3])[(i*capacity+past)*size : (i+1)*capacity*size])
+				clear(ir.Data[float32](in[4])[(i*capacity+past)*size : (i+1)*capacity*size])
+			}
+		}
+		total := past + queries
+		in[5], in[6] = r.ints(ir.I32, total-1, total-1, batch), r.ints(ir.I32, total, total)
+		attrs := []*onnxpb.AttributeProto{intAttr("num_heads", int64(heads)), intAttr("kv_num_heads", kv)}
+		if r.coin() {
+			half := []int{size / 2, size / 4}[r.IntN(2)]
+			attrs = append(attrs, intAttr("do_rotary", 1), intAttr("rotary_interleaved", int64(r.IntN(2))))
+			in[7], in[8] = r.floats(positions, half), r.floats(positions, half)
+			if past > 0 && r.coin() {
+				in[9] = r.ints(ir.I64, 0, positions-1, batch, queries)
+			}
+		}
+		if r.coin() {
+			attrs = append(attrs, intAttr("local_window_size", int64(r.between(1, 5))))
+		}
+		if r.coin() {
+			attrs = append(attrs, floatAttr("softcap", 3))
+		}
+		if r.coin() {
+			attrs = append(attrs, floatAttr("scale", 0.5))
+		}
+		in[10] = r.optional(r.floats(1, []int{1, heads}[r.IntN(2)], queries, total))
+		switch r.IntN(3) {
+		case 0:
+			attrs = append(attrs, intAttr("smooth_softmax", 1))
+		case 1:
+			in[11] = r.floats(heads)
+		}
+		c := contrib("GroupQueryAttention", 1e-4, in, attrs...).known(r, 5, 6)
+		if batch == 1 {
+			c.fixed[5] = r.coin()
+		}
+		return c.giving(3)
+	},
+}
+
+// mask draws one of the forms that attentions take, perhaps none.
+func (r draws) mask(batch, queries, keys int) *ir.Tensor {
+	switch r.IntN(5) {
+	case 0:
+		return r.ints(ir.I32, 1, keys, batch)
+	case 1:
+		m := r.ints(ir.I32, keys-1, keys, 2*batch)
+		for i := range batch {
+			ir.Data[int32](m)[batch+i] = int32(r.IntN(2))
+		}
+		return m
+	case 2, 3:
+		m := r.ints(ir.I32, 0, 1, batch, keys)
+		if r.coin() {
+			m = r.ints(ir.I32, 0, 1, batch, queries, keys)
+		}
+		// Where all is hidden, only what numbers near −10000 round to is left.
+		for i := 0; i < m.Numel(); i += keys {
+			ir.Data[int32](m)[i] = 1
+		}
+		return m
+	}
+	return nil
+}
+
+func (r draws) qLinearPair(op string) contribTest {
+	d := r.type8()
+	b := [][]int{{2, 3, 4}, {4}, {3, 1}, {}}[r.IntN(4)]
+	scale := 0.05
+	if op == "QLinearMul" {
+		scale = 0.3
+	}
+	return contrib(op, 1, []*ir.Tensor{r.codes(d, 2, 3, 4), r.scales(0.05), r.zero(d), r.codes(d, b...), r.scales(0.05), r.zero(d),
+		r.scales(scale), r.zero(d)}).known(r)
+}
+
+func permutedInts(s, perm []int) []int {
+	out := make([]int, len(perm))
+	for i, p := range perm {
+		out[i] = s[p]
+	}
+	return out
+}
+
+// runORT runs nodes in ONNX Runtime, all in one model, and returns the results of
+// each.
+func runORT(t *testing.T, tests []contribTest) [][]*ir.Tensor {
+	t.Helper()
+	g := &onnxpb.GraphProto{Name: "tests"}
+	dir := t.TempDir()
+	inputs := 0
+	for i, n := range tests {
+		p := &onnxpb.NodeProto{Name: fmt.Sprint("n", i), OpType: n.op, Domain: n.domain, Attribute: n.attrs}
+		for k, x := range n.in {
+			if x == nil {
+				p.Input = append(p.Input, "")
+				continue
+			}
+			name := fmt.Sprintf("n%d_x%d", i, k)
+			p.Input = append(p.Input, name)
+			if k < len(n.fixed) && n.fixed[k] {
+				g.Initializer = append(g.Initializer, EncodeTensor(name, x))
+				continue
+			}
+			v := valueInfo(name, int64List(x.Shape)...)
+			v.Type.GetTensorType().ElemType = int32(protoDType(x.DType))
+			if len(x.Shape) == 0 {
+				v.Type.GetTensorType().Shape = &onnxpb.TensorShapeProto{}
+			}
+			g.Input = append(g.Input, v)
+			if err := WriteTensorFile(filepath.Join(dir, fmt.Sprintf("input_%d.pb", inputs)), name, x); err != nil {
+				t.Fatal(err)
+			}
+			inputs++
+		}
+		for k := range max(n.results, 1) {
+			name := fmt.Sprintf("n%d_y%d", i, k)
+			if !n.wanted(k) {
+				name = ""
+			} else {
+				g.Output = append(g.Output, &onnxpb.ValueInfoProto{Name: name})
+			}
+			p.Output = append(p.Output, name)
+		}
+		g.Node = append(g.Node, p)
+	}
+	m := modelOf(21, g)
+	m.IrVersion = 10
+	m.OpsetImport = append(m.OpsetImport, &onnxpb.OperatorSetIdProto{Domain: contribDomain, Version: 1})
+	path := filepath.Join(dir, "model.onnx")
+	if err := WriteModel(path, m); err != nil {
+		t.Fatal(err)
+	}
+	if err := ort.Run(path, dir); err != nil {
+		text := err.Error()
+		t.Fatal(text[:min(len(text), 3000)])
+	}
+	var all [][]*ir.Tensor
+	at := 0
+	for _, n := range tests {
+		var out []*ir.Tensor
+		for k := range max(n.results, 1) {
+			if !n.wanted(k) {
+				out = append(out, nil)
+				continue
+			}
+			_, y, err := ReadTensorFile(filepath.Join(dir, fmt.Sprintf("output_%d.pb", at)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, y)
+			at++
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// wanted reports whether a test asks for result k: those that only training uses
+// are left out.
+func (n nodeTest) wanted(k int) bool { return !strings.HasPrefix(n.op, "Skip") || k != 1 && k != 2 }
+
+// TestContribORT compares contributed operators with ONNX Runtime on random cases.
+// Floats agree to rounding. Codes may differ by one: situ rounds the exact quotient
+// to even, ONNX Runtime's kernels one of float32 factors, or of tables.
+func TestContribORT(t *testing.T) {
+	shared(t, "tools", "ort")
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skipf("needs node: %v", err)
+	}
+	if _, err := ort.Dir(); err != nil {
+		t.Skipf("needs ONNX Runtime for node: %v", err)
+	}
+	const each = 60
+	var tests []contribTest
+	for _, op := range slices.Sorted(maps.Keys(contribCases)) {
+		if only := os.Getenv("CONTRIB"); only != "" && only != op {
+			continue
+		}
+		r := draws{rand.New(rand.NewPCG(1, uint64(len(op))))}
+		for range each {
+			tests = append(tests, contribCases[op](r))
+		}
+	}
+	wants := runORT(t, tests)
+	codes, apart := map[string]int{}, map[string]int{}
+	for i, n := range tests {
+		what := fmt.Sprintf("%s %v %v constants %v", n.op, n.attrs, shapesOf(n.in), n.fixed)
+		got, err := n.run()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		for k, want := range wants[i] {
+			if want == nil {
+				continue
+			}
+			y := got[0]
+			got = got[1:]
+			if y.DType != want.DType || !slices.Equal(y.Shape, want.Shape) {
+				t.Errorf("%s: result %d is %v, want %v", what, k, y.Type(), want.Type())
+				continue
+			}
+			near, a, b := n.near, numbers(y), numbers(want)
+			if y.DType.IsFloat() {
+				largest := 0.0
+				for _, v := range b {
+					largest = max(largest, math.Abs(v))
+				}
+				near *= largest
+			}
+			for j := range a {
+				codes[n.op]++
+				if a[j] != b[j] {
+					apart[n.op]++
+				}
+				if !(math.Abs(a[j]-b[j]) <= near) {
+					t.Errorf("%s: result %d: element %d is %v, want %v\ngot  %.5v\nwant %.5v", what, k, j, a[j], b[j], a[:min(len(a), 40)], b[:min(len(b), 40)])
+					break
+				}
+			}
+		}
+	}
+	for _, op := range slices.Sorted(maps.Keys(codes)) {
+		if strings.HasPrefix(op, "Q") {
+			t.Logf("%s: %d of %d codes differ by one", op, apart[op], codes[op])
+		}
+	}
+}
