@@ -164,7 +164,7 @@ var contribCases = map[string]func(r draws) contribTest{
 	"QLinearWhere": func(r draws) contribTest {
 		d := r.type8()
 		return contrib("QLinearWhere", 1, []*ir.Tensor{r.ints(ir.Bool, 0, 1, 3, 1), r.codes(d, 3, 4), r.scales(0.05), r.zero(d), r.codes(d, 4), r.scales(0.05), r.zero(d),
-			r.scales(0.05), r.zero(d)}).known(r)
+			r.scales(0.05), r.zero(d)}).known(r, 2, 3, 5, 6, 7, 8)
 	},
 	"QGemm": func(r draws) contribTest {
 		d, w, m, k, n := r.type8(), r.type8(), r.between(1, 4), r.between(1, 9), r.between(1, 5)
@@ -369,7 +369,7 @@ var contribCases = map[string]func(r draws) contribTest{
 	"Attention": func(r draws) contribTest {
 		const batch, queries, in, heads, size = 2, 3, 6, 2, 4
 		past := []int{0, 2}[r.IntN(2)]
-		operands := []*ir.Tensor{r.floats(batch, queries, in), r.floats(in, 3*heads*size), r.optional(r.floats(3 * heads * size)), nil, nil, nil}
+		operands := []*ir.Tensor{r.floats(batch, queries, in), r.floats(in, 3*heads*size), r.floats(3 * heads * size), nil, nil, nil} // ONNX Runtime crashes without biases
 		attrs := []*onnxpb.AttributeProto{intAttr("num_heads", heads), intAttr("unidirectional", int64(r.IntN(2)))}
 		results := 1
 		if past > 0 {
@@ -385,11 +385,7 @@ var contribCases = map[string]func(r draws) contribTest{
 		if r.coin() {
 			attrs = append(attrs, floatAttr("scale", 0.3))
 		}
-		c := contrib("Attention", 1e-4, operands, attrs...).known(r).giving(results)
-		if operands[2] == nil {
-			c.fixed[1] = false // ONNX Runtime crashes
-		}
-		return c
+		return contrib("Attention", 1e-4, operands, attrs...).known(r).giving(results)
 	},
 	"MultiHeadAttention": func(r draws) contribTest {
 		const batch, queries, heads, size = 2, 3, 2, 4
@@ -418,7 +414,7 @@ var contribCases = map[string]func(r draws) contribTest{
 		return contrib("MultiHeadAttention", 1e-4, in, attrs...).known(r).giving(results)
 	},
 	"GroupQueryAttention": func(r draws) contribTest {
-		const kv, size, positions = 2, 16, 16
+		const kv, size, positions = 2, 32, 16
 		heads, batch := kv*r.between(1, 2), r.between(1, 2)
 		queries, past, spare := r.between(1, 4), 0, 0
 		if r.coin() {
@@ -612,7 +608,7 @@ func TestContribORT(t *testing.T) {
 	if _, err := ort.Dir(); err != nil {
 		t.Skipf("needs ONNX Runtime for node: %v", err)
 	}
-	const each = 60
+	const each = 12
 	var tests []contribTest
 	for _, op := range slices.Sorted(maps.Keys(contribCases)) {
 		if only := os.Getenv("CONTRIB"); only != "" && only != op {
@@ -651,9 +647,11 @@ func TestContribORT(t *testing.T) {
 				near *= largest
 			}
 			for j := range a {
-				codes[n.op]++
-				if a[j] != b[j] {
-					apart[n.op]++
+				if n.near == 1 {
+					codes[n.op]++
+					if a[j] != b[j] {
+						apart[n.op]++
+					}
 				}
 				if !(math.Abs(a[j]-b[j]) <= near) {
 					t.Errorf("%s: result %d: element %d is %v, want %v\ngot  %.5v\nwant %.5v", what, k, j, a[j], b[j], a[:min(len(a), 40)], b[:min(len(b), 40)])
@@ -663,8 +661,6 @@ func TestContribORT(t *testing.T) {
 		}
 	}
 	for _, op := range slices.Sorted(maps.Keys(codes)) {
-		if strings.HasPrefix(op, "Q") {
-			t.Logf("%s: %d of %d codes differ by one", op, apart[op], codes[op])
-		}
+		t.Logf("%s: %d of %d codes differ by one", op, apart[op], codes[op])
 	}
 }
