@@ -325,15 +325,15 @@ func (c *call) unpacked(p packedWeights) *value {
 	blocks := p.blocks()
 	holds := func(t *ir.Tensor, shape ...int) bool { return float64(t.Numel()) == volume(shape) }
 	if blob := p.block * p.bits / 8; p.codes.DType != ir.U8 || !holds(p.codes, p.n, blocks, blob) {
-		c.failf("B is %s %v, want u8 [%d,%d,%d]", p.codes.DType, p.codes.Shape, p.n, blocks, blob)
+		c.failf("B is %s, want u8 [%d,%d,%d]", p.codes.Type(), p.n, blocks, blob)
 	}
 	if !holdsFloats(p.scales.DType) || !holds(p.scales, p.n, blocks) {
-		c.failf("scales are %s %v, want floats [%d,%d]", p.scales.DType, p.scales.Shape, p.n, blocks)
+		c.failf("scales are %s, want floats [%d,%d]", p.scales.Type(), p.n, blocks)
 	}
 	if z := p.zeros; z != nil {
 		bytes := (blocks*p.bits + 7) / 8
 		if z.DType == ir.U8 && !holds(z, p.n, bytes) || z.DType != ir.U8 && (!holdsFloats(z.DType) || !holds(z, p.n, blocks)) {
-			c.failf("zero_points are %s %v, want u8 [%d,%d] or floats [%d,%d]", z.DType, z.Shape, p.n, bytes, p.n, blocks)
+			c.failf("zero_points are %s, want u8 [%d,%d] or floats [%d,%d]", z.Type(), p.n, bytes, p.n, blocks)
 		}
 	}
 	if c.unpackedWeights += int64(p.k) * int64(p.n); c.unpackedWeights > maxUnpacked {

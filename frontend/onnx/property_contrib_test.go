@@ -664,3 +664,272 @@ func TestContribORT(t *testing.T) {
 		t.Logf("%s: %d of %d codes differ by one", op, apart[op], codes[op])
 	}
 }
+
+// TestContribDefinitions covers what ONNX Runtime does not execute on a CPU: forms
+// that must equal other forms, and functions by their definition.
+func TestContribDefinitions(t *testing.T) {
+	r := draws{rand.New(rand.NewPCG(3, 4))}
+	run := func(op string, in []*ir.Tensor, attrs ...*onnxpb.AttributeProto) *ir.Tensor {
+		t.Helper()
+		c := contrib(op, 0, in, attrs...)
+		out, err := c.run()
+		if err != nil {
+			t.Fatalf("%s of %v: %v", op, shapesOf(in), err)
+		}
+		return out[0]
+	}
+	standard := func(op string, in []*ir.Tensor, attrs ...*onnxpb.AttributeProto) *ir.Tensor {
+		t.Helper()
+		out, err := nodeTest{op: op, opset: 21, in: in, attrs: attrs}.run()
+		if err != nil {
+			t.Fatalf("%s of %v: %v", op, shapesOf(in), err)
+		}
+		return out[0]
+	}
+	equal := func(what string, got, want *ir.Tensor, near float64) {
+		t.Helper()
+		a, b := numbers(got), numbers(want)
+		if got.DType != want.DType || !slices.Equal(got.Shape, want.Shape) {
+			t.Fatalf("%s: %v, want %v", what, got.Type(), want.Type())
+		}
+		for i := range a {
+			if !(math.Abs(a[i]-b[i]) <= near*max(1, math.Abs(b[i]))) {
+				t.Fatalf("%s: element %d is %v, want %v", what, i, a[i], b[i])
+			}
+		}
+	}
+	permuted := func(x *ir.Tensor, perm ...int) *ir.Tensor { return permute(x, perm, false) }
+
+	// Channels last.
+	x, w, b := r.floats(2, 3, 6, 5), r.floats(4, 3, 3, 2), r.floats(4)
+	last := permuted(x, channelsLast(4)...)
+	pads := intsAttr("pads", 1, 0, 1, 1)
+	y := permuted(standard("Conv", []*ir.Tensor{x, w, b}, pads), channelsLast(4)...)
+	equal("NhwcConv", run("NhwcConv", []*ir.Tensor{last, w, b}, pads), y, 1e-6)
+	relu := standard("Relu", []*ir.Tensor{standard("Add", []*ir.Tensor{y, y})})
+	equal("NhwcFusedConv", run("NhwcFusedConv", []*ir.Tensor{last, w, b, y}, pads, strAttr("activation", "Relu")), relu, 1e-6)
+	kernel, codes := intsAttr("kernel_shape", 3, 2), r.codes(ir.U8, 2, 3, 6, 5)
+	equal("NhwcMaxPool", run("NhwcMaxPool", []*ir.Tensor{permuted(codes, channelsLast(4)...)}, kernel),
+		permuted(standard("MaxPool", []*ir.Tensor{codes}, kernel), channelsLast(4)...), 0)
+
+	// Biases.
+	a, bias, skip := r.floats(2, 3, 8), r.floats(8), r.floats(2, 3, 8)
+	sum := standard("Add", []*ir.Tensor{a, bias})
+	equal("BiasAdd", run("BiasAdd", []*ir.Tensor{a, bias, skip}), standard("Add", []*ir.Tensor{sum, skip}), 0)
+	halves := numbers(sum)
+	var gated []float64
+	for i := range 6 {
+		for k := range 4 {
+			g := halves[i*8+4+k]
+			gated = append(gated, halves[i*8+k]*g/2*(1+math.Erf(g/math.Sqrt2)))
+		}
+	}
+	equal("BiasSplitGelu", run("BiasSplitGelu", []*ir.Tensor{a, bias}), fromFloats(ir.F32, []int{2, 3, 4}, gated), 1e-5)
+	equal("LayerNormalization", run("LayerNormalization", []*ir.Tensor{a, bias}), standard("LayerNormalization", []*ir.Tensor{a, bias}), 0)
+
+	// Quantisation in blocks, to 4 bits.
+	blocks, points := r.scales(0.1, 2, 3, 2), r.ints(ir.U4, 6, 9, 2, 3, 2)
+	inBlocks := []*onnxpb.AttributeProto{intAttr("axis", 2), intAttr("block_size", 4)}
+	codes4 := standard("QuantizeLinear", []*ir.Tensor{a, blocks, points}, inBlocks...)
+	equal("QuantizeLinear", run("QuantizeLinear", []*ir.Tensor{a, blocks, points}, inBlocks...), codes4, 0)
+	equal("DequantizeLinear", run("DequantizeLinear", []*ir.Tensor{codes4, blocks, points}, inBlocks...),
+		standard("DequantizeLinear", []*ir.Tensor{codes4, blocks, points}, inBlocks...), 0)
+
+	// Means of codes; zero points that are missing are 0.
+	xs, ys := fromFloats(ir.F32, nil, []float64{0.5}), fromFloats(ir.F32, nil, []float64{0.25})
+	q := r.ints(ir.I8, -20, 20, 2, 3, 4)
+	var means []int64
+	for i := range 2 {
+		for k := range 4 {
+			s := 0.0
+			for j := range 3 {
+				s += numbers(q)[(i*3+j)*4+k]
+			}
+			means = append(means, int64(math.RoundToEven(float64(float32(s*0.5)/3)/0.25)))
+		}
+	}
+	equal("QLinearReduceMean", run("QLinearReduceMean", []*ir.Tensor{q, xs, nil, ys}, intsAttr("axes", -2), intAttr("keepdims", 0)), fromInts(ir.I8, []int{2, 4}, means), 0)
+	zero := ir.Zeros(ir.I8)
+	equal("QLinearAdd", run("QLinearAdd", []*ir.Tensor{q, xs, nil, q, ys, nil, ys}), run("QLinearAdd", []*ir.Tensor{q, xs, zero, q, ys, zero, ys, zero}), 0)
+
+	// Weights of 8 bits with zero points that are floats.
+	p := []*ir.Tensor{r.floats(16), r.codes(ir.U8, 2, 1, 16), r.scales(0.1, 2), fromInts(ir.U8, []int{2, 1}, []int64{100, 30})}
+	sizes := []*onnxpb.AttributeProto{intAttr("K", 16), intAttr("N", 2), intAttr("block_size", 16), intAttr("bits", 8)}
+	products := func(zeros *ir.Tensor) *ir.Tensor {
+		c := contrib("MatMulNBits", 0, []*ir.Tensor{p[0], p[1], p[2], zeros}, sizes...)
+		c.fixed = []bool{false, true, true, true}
+		out, err := c.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	equal("MatMulNBits", products(fromFloats(ir.F32, []int{2, 1}, []float64{100, 30})), products(p[3]), 0)
+
+	// Packed queries, keys and values.
+	const batch, n, heads, size = 2, 3, 2, 4
+	count := intAttr("num_heads", heads)
+	qkv := r.floats(batch, n, heads, 3, size)
+	part := func(packed *ir.Tensor, of, i int) *ir.Tensor {
+		var v []float64
+		for k := range batch * n * heads {
+			v = append(v, numbers(packed)[(k*of+i)*size:][:size]...)
+		}
+		return fromFloats(ir.F32, []int{batch, n, heads * size}, v)
+	}
+	apart := run("MultiHeadAttention", []*ir.Tensor{part(qkv, 3, 0), part(qkv, 3, 1), part(qkv, 3, 2)}, count)
+	equal("packed QKV", run("MultiHeadAttention", []*ir.Tensor{qkv}, count), apart, 0)
+	keys := r.floats(batch, n, heads, 2, size)
+	apart = run("MultiHeadAttention", []*ir.Tensor{a, part(keys, 2, 0), part(keys, 2, 1)}, count)
+	equal("packed KV", run("MultiHeadAttention", []*ir.Tensor{a, keys}, count), apart, 0)
+
+	// Queries and keys normalised for each head.
+	gamma := [2]*ir.Tensor{r.floats(size), r.floats(size)}
+	normed := func(x, by *ir.Tensor) *ir.Tensor {
+		c := contrib("SimplifiedLayerNormalization", 0, []*ir.Tensor{x.Reshaped(batch, n, heads, size), by}, floatAttr("epsilon", 1e-6))
+		out, err := c.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Reshaped(batch, n, heads*size)
+	}
+	k, v := r.floats(batch, n, heads*size), r.floats(batch, n, heads*size)
+	lengths := fromInts(ir.I32, []int{batch}, []int64{n - 1, n - 1})
+	gqa := func(in ...*ir.Tensor) *ir.Tensor {
+		c := contrib("GroupQueryAttention", 0, in, count, intAttr("kv_num_heads", heads))
+		c.fixed = []bool{5: true, 6: false}
+		out, err := c.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	equal("norms", gqa(a, k, v, nil, nil, lengths, nil, nil, nil, nil, nil, nil, nil, nil, gamma[0], gamma[1]), gqa(normed(a, gamma[0]), normed(k, gamma[1]), v, nil, nil, lengths), 1e-6)
+}
+
+// TestContribRefusals: what has no translation, or makes no sense, is refused by an
+// error that says so.
+func TestContribRefusals(t *testing.T) {
+	r := draws{rand.New(rand.NewPCG(5, 6))}
+	f, one := r.floats, intAttr("num_heads", 1)
+	gqa := []*onnxpb.AttributeProto{intAttr("num_heads", 2), intAttr("kv_num_heads", 1)}
+	ints := func(v ...int64) *ir.Tensor { return fromInts(ir.I32, []int{len(v)}, v) }
+	nbits := func(k, n, block, bits int64) []*onnxpb.AttributeProto {
+		return []*onnxpb.AttributeProto{intAttr("K", k), intAttr("N", n), intAttr("block_size", block), intAttr("bits", bits)}
+	}
+	packed := []*ir.Tensor{f(2, 16), r.codes(ir.U8, 3, 1, 8), f(3, 1)}
+	scale, wide := r.scales(0.1), r.scales(0.1, 3)
+	q := r.codes(ir.U8, 2, 3)
+	huge := int64(math.MaxInt64)
+	for _, test := range []struct {
+		op    string
+		in    []*ir.Tensor
+		attrs []*onnxpb.AttributeProto
+		want  string
+	}{
+		{"FusedConv", []*ir.Tensor{f(1, 1, 4, 4), f(1, 1, 3, 3)}, []*onnxpb.AttributeProto{strAttr("activation", "Swish")}, `activation "Swish"`},
+		{"FusedConv", []*ir.Tensor{f(1, 1, 4, 4), f(1, 1, 3, 3)}, []*onnxpb.AttributeProto{strAttr("activation", "Relu"), floatsAttr("activation_params", 1)}, "takes 0 parameters"},
+		{"FusedGemm", []*ir.Tensor{f(2, 3), f(3, 2)}, []*onnxpb.AttributeProto{strAttr("activation", "Relu"), floatAttr("activation_alpha", 1)}, "takes 0 parameters"},
+		{"Gelu", []*ir.Tensor{f(3)}, []*onnxpb.AttributeProto{strAttr("approximate", "tanh")}, "unknown attribute approximate"},
+		{"BiasSplitGelu", []*ir.Tensor{f(2, 3), f(3)}, nil, "even last dimension"},
+		{"MatMulNBits", packed, nbits(16, 3, 16, 3), "bits 3"},
+		{"MatMulNBits", packed, nbits(16, 3, 24, 4), "power of two"},
+		{"MatMulNBits", packed, nbits(16, 3, 8, 4), "power of two from 16 on"},
+		{"MatMulNBits", packed, nbits(16, 4, 16, 4), "B is u8[3,1,8]"},
+		{"MatMulNBits", packed, nbits(huge, huge, huge, 4), "out of range"},
+		{"MatMulNBits", packed, nbits(16, math.MaxInt32, 1<<30, 8), "B is"},
+		{"MatMulNBits", packed, nbits(17, 3, 16, 4), "last dimension is K"},
+		{"MatMulNBits", append(slices.Clone(packed), nil, ints(0)), nbits(16, 3, 16, 4), "g_idx"},
+		{"MatMulNBits", packed, append(nbits(16, 3, 16, 4), intAttr("weight_prepacked", 1)), "weight_prepacked"},
+		{"MatMulNBits", append(slices.Clone(packed), r.codes(ir.U8, 4)), nbits(16, 3, 16, 4), "zero_points are u8[4]"},
+		{"QLinearAdd", []*ir.Tensor{q, scale, nil, q, scale, nil}, nil, "input 6 is missing"},
+		{"QLinearAdd", []*ir.Tensor{q, wide, nil, q, scale, nil, scale}, nil, "want one scale"},
+		{"QLinearAdd", []*ir.Tensor{q, scale, r.codes(ir.I8), q, scale, nil, scale}, nil, "the zero point is i8"},
+		{"QLinearConcat", []*ir.Tensor{scale, r.codes(ir.U8), q, scale}, []*onnxpb.AttributeProto{intAttr("axis", 0)}, "4 operands"},
+		{"QLinearConcat", []*ir.Tensor{scale, r.codes(ir.U8), q, scale, r.codes(ir.U8)}, []*onnxpb.AttributeProto{intAttr("axis", huge)}, "axis 9223372036854775807"},
+		{"QLinearAveragePool", []*ir.Tensor{r.codes(ir.U8, 1, 1, 4, 4), scale, nil, scale}, nil, "kernel_shape is missing"},
+		{"QGemm", []*ir.Tensor{q, scale, nil, r.codes(ir.U8, 2, 3, 1), scale}, nil, "want matrices"},
+		{"QGemm", []*ir.Tensor{q, scale, nil, r.codes(ir.U8, 3, 2), scale, nil, f(2)}, nil, "is f32, want i32"},
+		{"QGemm", []*ir.Tensor{q, scale, nil, r.codes(ir.U8, 3, 2), scale, nil, r.ints(ir.I32, 0, 9, 5, 2, 2)}, nil, "broadcast"},
+		{"MatMulIntegerToFloat", []*ir.Tensor{q, r.codes(ir.U8, 3, 2), wide, scale}, nil, "want one scale"},
+		{"SkipLayerNormalization", []*ir.Tensor{f(2, 3, 4), f(2, 3, 5), f(4)}, nil, "do not broadcast"},
+		{"SkipLayerNormalization", []*ir.Tensor{f(3, 4), f(2, 3, 4), f(4)}, nil, "skip [2 3 4]"},
+		{"EmbedLayerNormalization", []*ir.Tensor{r.ints(ir.I32, 0, 1, 2, 3), nil, f(2, 4), f(3, 4), nil, f(4)}, nil, "input 6 is missing"},
+		{"EmbedLayerNormalization", []*ir.Tensor{r.ints(ir.I32, 0, 1, 2, 3), r.ints(ir.I32, 0, 1, 2, 3), f(2, 4), f(3, 4), nil, f(4), f(4)}, nil, "input 4 is missing"},
+		{"RotaryEmbedding", []*ir.Tensor{f(1, 2, 8), r.ints(ir.I64, 0, 1, 1, 2), f(4, 4), f(4, 4)}, []*onnxpb.AttributeProto{floatAttr("scale", 2)}, "scale 2"},
+		{"RotaryEmbedding", []*ir.Tensor{f(1, 2, 8), r.ints(ir.I64, 0, 1, 1, 2), f(4, 4), f(4, 4)}, []*onnxpb.AttributeProto{intAttr("is_packed_batching", 1)}, "is_packed_batching"},
+		{"RotaryEmbedding", []*ir.Tensor{f(1, 2, 8), r.ints(ir.I64, 0, 1, 1, 2), f(4, 4), f(4, 4)}, []*onnxpb.AttributeProto{intAttr("num_heads", 3)}, "num_heads is 3"},
+		{"Attention", []*ir.Tensor{f(1, 2, 4), f(4, 12)}, []*onnxpb.AttributeProto{intAttr("num_heads", 5)}, "num_heads is 5"},
+		{"Attention", []*ir.Tensor{f(1, 2, 4), f(4, 12)}, []*onnxpb.AttributeProto{one, intsAttr("qkv_hidden_sizes", 4, huge, 4)}, "qkv_hidden_sizes"},
+		{"Attention", []*ir.Tensor{f(1, 2, 4), f(4, 12)}, []*onnxpb.AttributeProto{one, intAttr("do_rotary", 1)}, "do_rotary"},
+		{"Attention", []*ir.Tensor{f(1, 2, 4), f(4, 12), nil, r.ints(ir.I32, 0, 1, 5)}, []*onnxpb.AttributeProto{one}, "mask of shape [5]"},
+		{"Attention", []*ir.Tensor{f(1, 2, 4), f(4, 12), nil, nil, nil, nil, ints(0)}, []*onnxpb.AttributeProto{one}, "past_present_share_buffer"},
+		{"MultiHeadAttention", []*ir.Tensor{f(1, 2, 4), f(1, 2, 4)}, []*onnxpb.AttributeProto{one}, "3, 3 and 0 dimensions"},
+		{"MultiHeadAttention", []*ir.Tensor{f(1, 2, 4), f(1, 2, 4), f(1, 2, 4), f(11)}, []*onnxpb.AttributeProto{one}, "dimension 0 of [11]"},
+		{"MultiHeadAttention", []*ir.Tensor{f(1, 2, 4), f(1, 2, 4), f(1, 2, 4), nil, nil, nil, f(1, 1, 3, 4)}, []*onnxpb.AttributeProto{one}, "input 7 is missing"},
+		{"MultiHeadAttention", []*ir.Tensor{f(1, 2, 4), f(1, 2, 4), f(1, 2, 4), nil, nil, f(3, 1, 2, 2)}, []*onnxpb.AttributeProto{one}, "attention_bias of shape [3 1 2 2]"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, []*onnxpb.AttributeProto{intAttr("num_heads", 2)}, "kv_num_heads 0"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, []*onnxpb.AttributeProto{intAttr("num_heads", math.MaxInt32), intAttr("kv_num_heads", math.MaxInt32)}, "packed queries"},
+		{"GroupQueryAttention", []*ir.Tensor{f(2, 1, 16), nil, nil, nil, nil, ints(0, 1)}, gqa, "different lengths"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(math.MaxInt32)}, gqa, "2147483646 tokens of the past, but no cache"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(0)}, gqa, "1 tokens in all for 2 queries"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(4)}, gqa, "no cache"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, f(1, 1, 2, 4), f(1, 1, 2, 4), ints(4)}, gqa, "a cache of shape [1 1 2 4] for 3 tokens"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, append(gqa[:2:2], strAttr("k_quant_type", "PER_TENSOR")), "k_quant_type PER_TENSOR"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, append(gqa[:2:2], intAttr("sliding_window_cache", 1)), "sliding_window_cache"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, append(gqa[:2:2], intAttr("qk_output", 1)), "qk_output"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, append(gqa[:2:2], intAttr("do_rotary", 1)), "input 7 is missing"},
+		{"GroupQueryAttention", []*ir.Tensor{f(1, 2, 16), nil, nil, nil, nil, ints(1)}, append(gqa[:2:2], intAttr("causal", 0), intAttr("local_window_size", 2)), "without causal"},
+		{"DynamicQuantizeLSTM", []*ir.Tensor{f(1, 1, 1)}, nil, "DynamicQuantizeLSTM (com.microsoft"},
+	} {
+		c := contrib(test.op, 0, test.in, test.attrs...)
+		c.fixed = append([]bool{false}, slices.Repeat([]bool{true}, len(c.in))...)
+		if _, err := c.run(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s %v of %v: got %v, want an error with %q", test.op, test.attrs, shapesOf(test.in), err, test.want)
+		}
+	}
+	// What only a run can tell is left to the host.
+	c := contrib("GroupQueryAttention", 0, []*ir.Tensor{f(2, 1, 16), nil, nil, nil, nil, ints(0, 0)}, gqa...)
+	if _, err := c.run(); err == nil || !strings.Contains(err.Error(), "seqlens_k must be a constant for a batch of more than one") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestContribMutations changes operands and attributes of sensible nodes to others
+// at random. They may be refused, but nothing else may happen.
+func TestContribMutations(t *testing.T) {
+	r := draws{rand.New(rand.NewPCG(9, 9))}
+	types := []ir.DType{ir.F32, ir.F16, ir.F64, ir.I8, ir.U8, ir.I32, ir.I64, ir.Bool}
+	numbers := []int64{-1, 0, 1, 2, 3, 7, 1 << 20, math.MaxInt32, math.MaxInt64, math.MinInt64}
+	for _, op := range slices.Sorted(maps.Keys(contribCases)) {
+		for range 60 {
+			c := contribCases[op](r)
+			for range r.between(1, 2) {
+				if k := r.IntN(len(c.in) + len(c.attrs)); k < len(c.in) {
+					switch r.IntN(3) {
+					case 0:
+						c.in[k] = nil
+					default:
+						shape := make([]int, r.IntN(5))
+						for i := range shape {
+							shape[i] = r.IntN(5)
+						}
+						c.in[k] = r.ints(types[r.IntN(len(types))], 0, 3, shape...)
+					}
+				} else if a := c.attrs[k-len(c.in)]; a.Type == onnxpb.AttributeProto_INT {
+					a.I = numbers[r.IntN(len(numbers))]
+				} else if a.Type == onnxpb.AttributeProto_INTS {
+					a.Ints = a.Ints[:r.IntN(len(a.Ints)+1)]
+				}
+			}
+			func() {
+				defer func() {
+					if p := recover(); p != nil {
+						t.Errorf("%s %v of %v: panic: %v", op, c.attrs, shapesOf(c.in), p)
+					}
+				}()
+				c.run()
+			}()
+		}
+	}
+}
