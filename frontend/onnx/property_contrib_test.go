@@ -1,11 +1,11 @@
 package onnx
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -519,6 +519,17 @@ func permutedInts(s, perm []int) []int {
 	return out
 }
 
+// needORT skips a test where ONNX Runtime is not at hand.
+func needORT(t *testing.T) {
+	shared(t, "tools", "ort")
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skipf("needs node: %v", err)
+	}
+	if _, err := ort.Dir(); err != nil {
+		t.Skipf("needs ONNX Runtime for node: %v", err)
+	}
+}
+
 // runORT runs nodes in ONNX Runtime, all in one model, and returns the results of
 // each.
 func runORT(t *testing.T, tests []contribTest) [][]*ir.Tensor {
@@ -598,22 +609,13 @@ func runORT(t *testing.T, tests []contribTest) [][]*ir.Tensor {
 func (n nodeTest) wanted(k int) bool { return !strings.HasPrefix(n.op, "Skip") || k != 1 && k != 2 }
 
 // TestContribORT compares contributed operators with ONNX Runtime on random cases.
-// Floats agree to rounding. Codes may differ by one: situ rounds the exact quotient
-// to even, ONNX Runtime's kernels one of float32 factors, or of tables.
+// Floats agree to rounding. Codes may differ by one, which a softmax makes use of: ONNX
+// Runtime's sums exponentials from a table, rounded to integers.
 func TestContribORT(t *testing.T) {
-	shared(t, "tools", "ort")
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skipf("needs node: %v", err)
-	}
-	if _, err := ort.Dir(); err != nil {
-		t.Skipf("needs ONNX Runtime for node: %v", err)
-	}
+	needORT(t)
 	const each = 12
 	var tests []contribTest
 	for _, op := range slices.Sorted(maps.Keys(contribCases)) {
-		if only := os.Getenv("CONTRIB"); only != "" && only != op {
-			continue
-		}
 		r := draws{rand.New(rand.NewPCG(1, uint64(len(op))))}
 		for range each {
 			tests = append(tests, contribCases[op](r))
@@ -931,5 +933,50 @@ func TestContribMutations(t *testing.T) {
 				c.run()
 			}()
 		}
+	}
+}
+
+// TestContribModels: models as ONNX Runtime writes them after its fusions give the
+// recorded outputs of the models they were made of.
+func TestContribModels(t *testing.T) {
+	needORT(t)
+	models := map[string][]string{ // with some of the operators that fusions give them
+		"bert-toy-6l":                     {"Attention", "BiasGelu", "FusedGemm", "SkipLayerNormalization"},
+		"gpt2-12l-tiny":                   {"FusedMatMul"},
+		"cifar10-resnet20-bn":             {"FusedConv"},
+		"yolox-nano-416":                  {"QuickGelu"},
+		"self-char-gpt-4l-dynq":           {"DynamicQuantizeMatMul", "Gelu"},
+		"mlperf-tiny-ic-resnet8-int8-qdq": {"QLinearAdd", "QLinearSoftmax"},
+	}
+	dir := t.TempDir()
+	written := func(name string) string { return filepath.Join(dir, name+".onnx") }
+	var pairs []string
+	for name := range models {
+		pairs = append(pairs, filepath.Join(shared(t, "onnx", "models", name), "model.onnx"), written(name))
+	}
+	if err := ort.Optimise(pairs...); err != nil {
+		t.Fatal(err)
+	}
+	for name, ops := range models {
+		t.Run(name, func(t *testing.T) {
+			m, err := Load(written(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range ops {
+				if !slices.ContainsFunc(m.Proto.Graph.Node, func(n *onnxpb.NodeProto) bool { return n.Domain == contribDomain && n.OpType == op }) {
+					t.Errorf("ONNX Runtime wrote no %s", op)
+				}
+			}
+			ds, err := runSet(m, filepath.Join(shared(t, "onnx", "models", name), "test_data_set_0"), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, d := range ds {
+				if d.relative > cmp.Or(bounds[name], 1e-4) && (d.step == 0 || d.off > 1e-3) {
+					t.Errorf("output %d: relative error %.3g, %.3g of all are more than a step away", i, d.relative, d.off)
+				}
+			}
+		})
 	}
 }
