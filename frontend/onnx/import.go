@@ -127,10 +127,10 @@ type importer struct {
 	files        dataFiles
 	permutations map[permutation]*ir.Tensor
 	fills        map[fill][]float32
-	filled       int64 // bytes of the constants ConstantOfShape made
-	weights      map[packedWeights]*value
+	filled       int64                    // bytes of the constants ConstantOfShape made
+	weights      map[packedWeights]*value // what MatMulNBits nodes unpacked
 
-	unpackedWeights int64 // elements of weights
+	unpackedWeights int64 // how many elements these are
 
 	work     int // elements that evaluation at import read and made
 	mostWork int
