@@ -68,7 +68,7 @@ func (g *graphOf) weights(name string, dims ...int64) {
 	g.p.Initializer = append(g.p.Initializer, t)
 }
 
-// node appends "Op(in, in) out, out"; attributes are int, []int or graphs.
+// node appends "Op(in, in) out, out"; attributes are int, float32, []int or graphs.
 func (g *graphOf) node(s string, attrs map[string]any) {
 	g.p.Node = append(g.p.Node, nodeOf(s, attrs))
 }
@@ -88,6 +88,8 @@ func nodeOf(s string, attrs map[string]any) *onnxpb.NodeProto {
 		switch v := v.(type) {
 		case int:
 			a.Type, a.I = onnxpb.AttributeProto_INT, int64(v)
+		case float32:
+			a.Type, a.F = onnxpb.AttributeProto_FLOAT, v
 		case []int:
 			a.Type = onnxpb.AttributeProto_INTS
 			for _, x := range v {

@@ -440,6 +440,20 @@ func (c *call) transpose(id ir.ValueID, perm ...int) ir.ValueID {
 	return c.add(ir.Transpose, &ir.PermAttr{Perm: perm}, id)
 }
 
+// part returns size entries of a dimension, from one on.
+func (c *call) part(id ir.ValueID, axis, from, size int) ir.ValueID {
+	s := c.typ(id).Shape
+	if c.err == nil && (axis >= len(s) || from < 0 || size < 0 || from > s[axis]-size) {
+		c.failf("%d entries from %d on of dimension %d of %v", size, from, axis, s)
+	}
+	if c.err != nil || size == s[axis] {
+		return id
+	}
+	a := &ir.SliceAttr{Starts: make([]int, len(s)), Steps: slices.Repeat([]int{1}, len(s)), Sizes: slices.Clone(s)}
+	a.Starts[axis], a.Sizes[axis] = from, size
+	return c.add(ir.Slice, a, id)
+}
+
 // permuted returns a value with its dimensions permuted; constants, quantised
 // ones too, are permuted at once.
 func (c *call) permuted(v *value, perm ...int) *value {

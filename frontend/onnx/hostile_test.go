@@ -205,6 +205,12 @@ func TestHostileFiles(t *testing.T) {
 			g.Initializer = []*onnxpb.TensorProto{int64s("s", 1<<40, 1<<40)}
 			g.Node = []*onnxpb.NodeProto{node("Tile(x, s) y")}
 		}), `"y" (Tile)`},
+		{"packed weights that are not there", with(func(g *onnxpb.GraphProto) {
+			n := node("MatMulNBits(x, b, s) y", intAttr("K", 4), intAttr("N", 1<<31-1), intAttr("block_size", 1<<30), intAttr("bits", 8))
+			n.Domain = contribDomain
+			g.Node = []*onnxpb.NodeProto{n}
+			g.Initializer = []*onnxpb.TensorProto{raw("b", onnxpb.TensorProto_UINT8, []int64{16}, make([]byte, 16)), floats("s", []int64{1}, 1)}
+		}), "B is u8[16], want u8 [2147483647,1,1073741824]"},
 		{"padding", with(func(g *onnxpb.GraphProto) {
 			g.Initializer = []*onnxpb.TensorProto{int64s("p", 1<<40, 1<<40, 0, 0)}
 			g.Node = []*onnxpb.NodeProto{node("Pad(x, p) y")}

@@ -60,6 +60,7 @@ func newImporter(m *Model) *importer {
 		permutations: map[permutation]*ir.Tensor{},
 		fills:        map[fill][]float32{},
 		nested:       map[*onnxpb.TensorProto]*value{},
+		weights:      map[packedWeights]*value{},
 	}
 }
 
@@ -127,9 +128,13 @@ type importer struct {
 	files        dataFiles
 	permutations map[permutation]*ir.Tensor
 	fills        map[fill][]float32
-	filled       int64 // bytes of the constants ConstantOfShape made
-	work         int   // elements that evaluation at import read and made
-	mostWork     int
+	filled       int64                    // bytes of the constants ConstantOfShape made
+	weights      map[packedWeights]*value // what MatMulNBits nodes unpacked
+
+	unpackedWeights int64 // how many elements these are
+
+	work     int // elements that evaluation at import read and made
+	mostWork int
 
 	prefix   string                         // of operator names: the nested graph that is being translated
 	nested   map[*onnxpb.TensorProto]*value // constants of nested graphs
@@ -342,6 +347,9 @@ func (im *importer) node(n *onnxpb.NodeProto) {
 		im.faults.addf("node %s: takes at least %d inputs, has %d", nodeName(n), row.inputs, len(n.Input))
 		im.assume(n)
 		return
+	}
+	if domain == contribDomain {
+		c.opset = maxOpset // what it shares with the standard is as in the newest version
 	}
 	first := len(im.graph.Values)
 	row.translate(c)

@@ -313,15 +313,17 @@ func TestImportOutputs(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	for _, r := range table {
-		if seen[r.name] || r.since < 1 || r.until != 0 && r.until < r.since || r.translate == nil {
-			t.Errorf("bad row %q", r.name)
+	for _, rows := range [][]row{table, mlTable, contribTable} {
+		seen := map[string]bool{}
+		for _, r := range rows {
+			if seen[r.name] || r.since < 1 || r.until != 0 && r.until < r.since || r.translate == nil {
+				t.Errorf("bad row %q", r.name)
+			}
+			seen[r.name] = true
 		}
-		seen[r.name] = true
 	}
 	list := Operators()
-	if len(list) != len(table)+len(mlTable) || list[0] != (Operator{"ai.onnx", "Conv", 1, maxOpset}) {
+	if len(list) != len(table)+len(mlTable)+len(contribTable) || list[0] != (Operator{"ai.onnx", "Conv", 1, maxOpset}) {
 		t.Errorf("%d operators, the first %+v", len(list), list[0])
 	}
 }

@@ -54,7 +54,8 @@ var table = []row{
 	{"ReduceLogSumExp", 1, 0, 1, reduce(18, logOfSumOfExp)},
 	{"LpNormalization", 1, 0, 1, lpNormalization},
 	{"BatchNormalization", 6, 0, 5, batchNormalization},
-	{"LayerNormalization", 17, 0, 2, layerNormalization},
+	{"LayerNormalization", 1, 0, 2, layerNormalization},         // from 17 on; optimisers write it in older models, too
+	{"SimplifiedLayerNormalization", 1, 0, 2, rmsNormalization}, // RMSNormalization, as ONNX Runtime calls it
 	{"InstanceNormalization", 6, 0, 3, instanceNormalization},
 	{"RMSNormalization", 23, 0, 2, rmsNormalization},
 	{"NegativeLogLikelihoodLoss", 12, 0, 2, negativeLogLikelihoodLoss},
@@ -234,14 +235,22 @@ func lookup(domain, op string, opset int64) *row {
 	case "":
 		r = rows[op]
 	case mlDomain:
-		if i := slices.IndexFunc(mlTable, func(r row) bool { return r.name == op }); i >= 0 {
-			r = &mlTable[i]
-		}
+		r = named(mlTable, op)
+	case contribDomain:
+		r = named(contribTable, op)
+		opset = cmp.Or(opset, 1) // many models do not say that they use it
 	}
 	if r == nil || opset < r.since || r.until != 0 && opset > r.until {
 		return nil
 	}
 	return r
+}
+
+func named(table []row, op string) *row {
+	if i := slices.IndexFunc(table, func(r row) bool { return r.name == op }); i >= 0 {
+		return &table[i]
+	}
+	return nil
 }
 
 // Operator is an operator that Import takes.
@@ -259,6 +268,9 @@ func Operators() []Operator {
 	}
 	for _, r := range mlTable {
 		list = append(list, Operator{mlDomain, r.name, r.since, r.until})
+	}
+	for _, r := range contribTable {
+		list = append(list, Operator{contribDomain, r.name, r.since, r.until})
 	}
 	return list
 }

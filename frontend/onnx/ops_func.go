@@ -93,8 +93,12 @@ func softsign(c *call, x ir.ValueID) ir.ValueID {
 
 // swish is x · sigmoid(alpha · x).
 func swish(c *call, x ir.ValueID) ir.ValueID {
+	return c.swish(x, c.float("alpha", 1))
+}
+
+func (c *call) swish(x ir.ValueID, alpha float32) ir.ValueID {
 	s := x
-	if alpha := c.float("alpha", 1); alpha != 1 {
+	if alpha != 1 {
 		s = c.add(ir.Mul, nil, x, c.number(x, float64(alpha)))
 	}
 	return c.add(ir.Mul, nil, x, c.add(ir.Sigmoid, nil, s))
@@ -118,22 +122,26 @@ func shrink(c *call) {
 	}))
 }
 
+func gelu(c *call, x ir.ValueID) ir.ValueID {
+	mode := c.str("approximate", "none")
+	if mode != "none" && mode != "tanh" {
+		c.failf("approximate %q", mode)
+	}
+	return c.gelu(x, mode == "tanh")
+}
+
 // gelu is x/2 · (1 + erf(x/√2)), or its approximation with tanh:
 // x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).
-func gelu(c *call, x ir.ValueID) ir.ValueID {
+func (c *call) gelu(x ir.ValueID, approximate bool) ir.ValueID {
 	k := func(v float64) ir.ValueID { return c.number(x, v) }
 	mul := func(a, b ir.ValueID) ir.ValueID { return c.add(ir.Mul, nil, a, b) }
 	add := func(a, b ir.ValueID) ir.ValueID { return c.add(ir.Add, nil, a, b) }
 	var f ir.ValueID
-	switch mode := c.str("approximate", "none"); mode {
-	case "none":
-		f = c.add(ir.Erf, nil, mul(x, k(1/math.Sqrt2)))
-	case "tanh":
+	if approximate {
 		inner := add(x, mul(mul(mul(x, x), x), k(0.044715)))
 		f = c.add(ir.Tanh, nil, mul(inner, k(math.Sqrt(2/math.Pi))))
-	default:
-		c.failf("approximate %q", mode)
-		return x
+	} else {
+		f = c.add(ir.Erf, nil, mul(x, k(1/math.Sqrt2)))
 	}
 	return mul(mul(x, k(0.5)), add(f, k(1)))
 }

@@ -146,27 +146,27 @@ func (c *call) multiplied(in ...ir.ValueID) ir.ValueID {
 // operand to two dimensions at axis and normalise over all of the second.
 func softmax(kind ir.OpKind) func(*call) {
 	return func(c *call) {
-		x := c.plain(0)
-		s := c.typ(x).Shape
 		def := int64(-1)
 		if c.opset < 13 {
 			def = 1
 		}
-		axis := c.int("axis", def)
-		if c.opset < 13 && axis == int64(len(s)) && len(s) > 0 {
-			c.unsupportedf("axis %d of %d dimensions", axis, len(s))
-		}
-		i := c.axis(axis, len(s))
-		if c.err != nil {
-			return
-		}
-		if c.opset >= 13 || i == len(s)-1 {
-			c.set(c.add(kind, &ir.AxisAttr{Axis: i}, x))
-			return
-		}
-		flat := c.reshape(x, ir.Numel(s[:i]), ir.Numel(s[i:]))
-		c.set(c.reshape(c.add(kind, &ir.AxisAttr{Axis: 1}, flat), s...))
+		c.set(c.softmaxed(kind, c.plain(0), c.int("axis", def), c.opset))
 	}
+}
+
+// softmaxed is Softmax or LogSoftmax as an opset has it: along axis, or before 13
+// over all dimensions from axis on.
+func (c *call) softmaxed(kind ir.OpKind, x ir.ValueID, axis, opset int64) ir.ValueID {
+	s := c.typ(x).Shape
+	if opset < 13 && axis == int64(len(s)) && len(s) > 0 {
+		c.unsupportedf("axis %d of %d dimensions", axis, len(s))
+	}
+	i := c.axis(axis, len(s))
+	if c.err != nil || opset >= 13 || i == len(s)-1 {
+		return c.add(kind, &ir.AxisAttr{Axis: i}, x)
+	}
+	flat := c.reshape(x, ir.Numel(s[:i]), ir.Numel(s[i:]))
+	return c.reshape(c.add(kind, &ir.AxisAttr{Axis: 1}, flat), s...)
 }
 
 // fold are the operators the evaluator for constants knows.

@@ -155,14 +155,22 @@ func layerNormalization(c *call) {
 	if c.err != nil {
 		return
 	}
-	y, mean, inverse := c.normalise(c.castTo(x, stash), from(axis, rank), epsilon)
-	y = c.add(ir.Mul, nil, c.castTo(y, d), c.id(1))
-	if c.operand(2) != nil {
-		y = c.add(ir.Add, nil, y, c.id(2))
-	}
+	y, mean, inverse := c.layerNormalised(x, stash, axis, epsilon, 1, 2)
 	c.set(y)
 	c.setN(1, mean)
 	c.setN(2, inverse)
+}
+
+// layerNormalised normalises x over the dimensions from axis on, in the type stash.
+// The operands scale and bias (may be absent) apply to the result.
+func (c *call) layerNormalised(x ir.ValueID, stash ir.DType, axis int, epsilon float64, scale, bias int) (y, mean, inverse ir.ValueID) {
+	t := c.typ(x)
+	y, mean, inverse = c.normalise(c.castTo(x, stash), from(axis, len(t.Shape)), epsilon)
+	y = c.add(ir.Mul, nil, c.castTo(y, t.DType), c.id(scale))
+	if c.operand(bias) != nil {
+		y = c.add(ir.Add, nil, y, c.id(bias))
+	}
+	return y, mean, inverse
 }
 
 func instanceNormalization(c *call) {

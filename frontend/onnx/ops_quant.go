@@ -80,53 +80,66 @@ func quantizeLinear(c *call) {
 			}
 		}
 	}
-	if x := c.typeOf(c.in[0]).DType; block != 0 || !c.fixedScale(1, 2) || x != ir.F32 && x != ir.I32 {
-		c.quantizeByArithmetic(axis, block, stated)
-		return
-	}
-	x := c.plain(0)
-	t := c.typ(x)
-	q, d := c.quant(1, 2, axis, t)
-	if d == ir.Invalid {
-		d = stated
-	}
-	if t.DType == ir.I32 {
-		t.DType = ir.F32
-		x = c.addTyped(ir.Cast, nil, t, x)
-	}
-	t.DType = d
-	c.set(c.addTyped(ir.Quantize, nil, t.WithQuant(q), x))
+	c.set(c.quantised(c.plain(0), scaling{1, 2, axis, block}, stated))
 }
 
-// dequantizeLinear leaves constants as codes until they are used, so that layout
-// changes apply to the codes.
 func dequantizeLinear(c *call) {
-	v := c.in[0]
+	c.pass(c.dequantised(0, scaling{1, 2, c.int("axis", 1), c.blockSize()}))
+}
+
+// scaling says which operands are the scale and the zero point (may be absent) of a
+// quantisation, and along which axis they lie: one for each index, or where block
+// is not 0 one for each block of so many.
+type scaling struct {
+	scale, zero int
+	axis, block int64
+}
+
+// quantised makes codes of a value, of the zero point's type, or d where there is
+// none.
+func (c *call) quantised(x ir.ValueID, s scaling, d ir.DType) ir.ValueID {
+	t := c.typ(x)
+	if s.block != 0 || !c.fixedScale(s.scale, s.zero) || t.DType != ir.F32 && t.DType != ir.I32 {
+		return c.quantisedByArithmetic(x, s, d)
+	}
+	q, stated := c.quant(s.scale, s.zero, s.axis, t)
+	if stated != ir.Invalid {
+		d = stated
+	}
+	x = c.castID(x, ir.F32)
+	t.DType = d
+	return c.addTyped(ir.Quantize, nil, t.WithQuant(q), x)
+}
+
+// dequantised returns the numbers that operand i, codes, stands for. Constants stay
+// codes until they are used, so that layout changes apply to the codes.
+func (c *call) dequantised(i int, s scaling) *value {
+	if c.err != nil {
+		return nil
+	}
+	v := c.in[i]
 	t := c.typeOf(v)
-	axis, block := c.int("axis", 1), c.blockSize()
-	q, d := c.blocks(v, axis, block), t.DType
+	q, d := c.blocks(v, s), t.DType
 	if q == nil {
-		if block != 0 || !c.fixedScale(1, 2) {
-			c.dequantizeByArithmetic(axis, block)
-			return
+		if s.block != 0 || !c.fixedScale(s.scale, s.zero) {
+			return c.dequantisedByArithmetic(i, s)
 		}
-		q, d = c.quant(1, 2, axis, t)
+		q, d = c.quant(s.scale, s.zero, s.axis, t)
 	}
 	if c.err == nil && d != ir.Invalid && d != t.DType {
 		c.failf("the zero point is %s, the operand %s", d, t.DType)
 	}
 	if c.err != nil {
-		return
+		return nil
 	}
 	if v.isConst() {
 		if err := ir.ValidType(t.WithQuant(q)); err != nil {
 			c.err = err
-			return
+			return nil
 		}
-		c.pass(&value{name: v.name, id: ir.NoValue, tensor: v.tensor, quant: q, uniform: v.uniform})
-		return
+		return &value{name: v.name, id: ir.NoValue, tensor: v.tensor, quant: q, uniform: v.uniform}
 	}
-	c.set(c.add(ir.Dequantize, nil, c.codes(v, q)))
+	return &value{id: c.add(ir.Dequantize, nil, c.codes(v, q))}
 }
 
 // Blocks of a channel stay blocks up to blockSpread powers of two apart, so that codes
@@ -140,16 +153,16 @@ const (
 // blocks returns the quantisation of a constant matrix of codes with scales in blocks,
 // where the scales of each channel are one times powers of two and there are no zero
 // points, as in the formats of OCP Microscaling. It is nil for others.
-func (c *call) blocks(v *value, axis, block int64) *ir.Quant {
-	s := c.operand(1)
+func (c *call) blocks(v *value, by scaling) *ir.Quant {
+	s, block := c.operand(by.scale), by.block
 	if c.err != nil || block == 0 || !v.isConst() || len(v.tensor.Shape) != 2 || v.tensor.DType != ir.I8 && v.tensor.DType != ir.I4 ||
 		s == nil || !s.isConst() || s.tensor.DType != ir.F32 || len(s.tensor.Shape) != 2 {
 		return nil
 	}
-	if z := c.operand(2); z != nil && (!z.isConst() || !holdsInts(z.tensor.DType) || slices.ContainsFunc(int64s(z.tensor), func(x int64) bool { return x != 0 })) {
+	if z := c.operand(by.zero); z != nil && (!z.isConst() || !holdsInts(z.tensor.DType) || slices.ContainsFunc(int64s(z.tensor), func(x int64) bool { return x != 0 })) {
 		return nil
 	}
-	a := c.axis(axis, 2)
+	a := c.axis(by.axis, 2)
 	k, n := v.tensor.Shape[a], v.tensor.Shape[1-a]
 	if c.err != nil || k == 0 || n == 0 || block > int64(k) && s.tensor.Shape[a] != 1 {
 		return nil
@@ -157,7 +170,7 @@ func (c *call) blocks(v *value, axis, block int64) *ir.Quant {
 	q := &ir.Quant{Axis: 1 - a, Block: int(min(block, int64(k))), Zero: make([]int32, n)}
 	per := q.BlocksOf(k)
 	if s.tensor.Shape[a] != per || s.tensor.Shape[1-a] != n {
-		return nil // dequantizeByArithmetic says what is wrong
+		return nil // dequantisedByArithmetic says what is wrong
 	}
 	c.charge(s.tensor.Numel())
 	scales, codes := ir.Data[float32](s.tensor), ir.Data[int8](v.tensor)
@@ -286,16 +299,17 @@ func qLinearMatMul(c *call) {
 }
 
 // offsets returns the quantisation of integers whose products are wanted as they
-// are: scale 1 and the zero points of operand i, along axis where there are many.
-func (c *call) offsets(i int, axis int, t ir.Type) *ir.Quant {
+// are: scale 1 and zero points, if any, along axis where there are many.
+func (c *call) offsets(zero *value, axis int, t ir.Type) *ir.Quant {
 	q := ir.PerTensor(1, 0)
-	if c.operand(i) == nil || c.err != nil {
+	if zero == nil || c.err != nil {
 		return q
 	}
-	z := c.tensor(i, "zero point")
-	if c.err != nil {
+	if !zero.isConst() {
+		c.dataf("zero point must be a constant")
 		return q
 	}
+	z := zero.tensor
 	if z.DType != t.DType || len(z.Shape) > 1 {
 		c.unsupportedf("zero points %s %v for an operand %s %v", z.DType, z.Shape, t.DType, t.Shape)
 		return q
@@ -312,16 +326,16 @@ func (c *call) offsets(i int, axis int, t ir.Type) *ir.Quant {
 
 func convInteger(c *call) {
 	x, w := c.in[0], c.in[1]
-	qw := c.offsets(3, weightAxis, c.typeOf(w))
+	qw := c.offsets(c.operand(3), weightAxis, c.typeOf(w))
 	if z := c.operand(2); z != nil && !z.isConst() {
 		c.convIntegerAround(x, w, qw)
 		return
 	}
-	qx := c.offsets(2, 0, c.typeOf(x))
+	qx := c.offsets(c.operand(2), 0, c.typeOf(x))
 	c.perTensor(qx, "x")
 	if c.err == nil {
 		c.set(c.integerConv(x, w, qx, qw, nil, ir.TypeOf(ir.I32)))
 	}
 }
 
-func matMulInteger(c *call) { c.set(c.integerProduct(c.in[0], c.in[1], 2, 3)) }
+func matMulInteger(c *call) { c.set(c.integerProduct(c.in[0], c.in[1], c.operand(2), c.operand(3))) }

@@ -86,36 +86,42 @@ func (c *call) saturated(x, zero ir.ValueID, d ir.DType) ir.ValueID {
 	return c.castTo(c.add(ir.Clip, &ir.ClipAttr{Lo: float32(lo), Hi: float32(hi)}, x), d)
 }
 
-// quantizeByArithmetic is QuantizeLinear with operands x, scale, zero point.
-func (c *call) quantizeByArithmetic(axis, block int64, d ir.DType) {
-	x := c.castTo(c.plain(0), ir.F32)
-	s := c.typ(x).Shape
+// quantisedByArithmetic spells quantised out.
+func (c *call) quantisedByArithmetic(x ir.ValueID, s scaling, d ir.DType) ir.ValueID {
+	x = c.castTo(x, ir.F32)
+	shape := c.typ(x).Shape
 	zero := ir.NoValue
-	if z := c.operand(2); z != nil {
+	if z := c.operand(s.zero); z != nil {
 		d = c.typeOf(z).DType
-		zero = c.use(c.perElement(z, s, axis, block))
+		zero = c.use(c.perElement(z, shape, s.axis, s.block))
 	}
-	scale := c.castTo(c.use(c.perElement(c.in[1], s, axis, block)), ir.F32)
-	c.set(c.saturated(c.add(ir.Div, nil, x, scale), zero, d))
+	scale := c.castTo(c.use(c.perElement(c.in[s.scale], shape, s.axis, s.block)), ir.F32)
+	return c.saturated(c.add(ir.Div, nil, x, scale), zero, d)
 }
 
-// dequantizeByArithmetic is DequantizeLinear with operands x, scale, zero point;
-// the result has the scale's type.
-func (c *call) dequantizeByArithmetic(axis, block int64) {
-	x := c.plain(0)
-	s := c.typ(x).Shape
+// dequantisedByArithmetic spells dequantised out; the result has the scale's type.
+func (c *call) dequantisedByArithmetic(i int, s scaling) *value {
+	x := c.plain(i)
+	shape := c.typ(x).Shape
 	x = c.castTo(x, ir.I32)
-	if z := c.operand(2); z != nil {
-		x = c.add(ir.Sub, nil, x, c.castTo(c.use(c.perElement(z, s, axis, block)), ir.I32))
+	if z := c.operand(s.zero); z != nil {
+		x = c.add(ir.Sub, nil, x, c.castTo(c.use(c.perElement(z, shape, s.axis, s.block)), ir.I32))
 	}
-	scale := c.use(c.perElement(c.in[1], s, axis, block))
+	scale := c.use(c.perElement(c.in[s.scale], shape, s.axis, s.block))
 	y := c.add(ir.Mul, nil, c.castTo(x, ir.F32), c.castTo(scale, ir.F32))
-	c.set(c.castTo(y, c.typ(scale).DType))
+	return &value{id: c.castTo(y, c.typ(scale).DType)}
 }
 
-// dynamicQuantizeLinear chooses scale and zero point so that the range of x and 0
-// are representable: scale = (max − min)/255, 1 where all of x is 0.
 func dynamicQuantizeLinear(c *call) {
+	codes, scale, point := c.dynamicCodes()
+	c.set(codes)
+	c.setN(1, scale)
+	c.setN(2, point)
+}
+
+// dynamicCodes makes codes of operand 0 and chooses scale and zero point so that
+// its range and 0 are representable: scale = (max − min)/255, 1 where all of it is 0.
+func (c *call) dynamicCodes() (codes, scale, point ir.ValueID) {
 	x := c.id(0)
 	if d := c.typ(x).DType; c.err == nil && d != ir.F32 {
 		c.unsupportedf("operand of type %s", d)
@@ -127,13 +133,11 @@ func dynamicQuantizeLinear(c *call) {
 	hi := c.add(ir.Max, nil, c.add(ir.ReduceMax, all, flat), zero)
 	lo := c.add(ir.Min, nil, c.add(ir.ReduceMin, all, flat), zero)
 	span := c.add(ir.Sub, nil, hi, lo)
-	scale := c.add(ir.Where, nil, c.add(ir.Equals, nil, span, zero), c.scalar(ir.F32, 1),
+	scale = c.add(ir.Where, nil, c.add(ir.Equals, nil, span, zero), c.scalar(ir.F32, 1),
 		c.add(ir.Div, nil, span, c.scalar(ir.F32, 255)))
 	offset := c.add(ir.Sub, nil, zero, c.add(ir.Div, nil, lo, scale))
-	point := c.saturated(offset, ir.NoValue, ir.U8)
-	c.set(c.saturated(c.add(ir.Div, nil, x, scale), point, ir.U8))
-	c.setN(1, scale)
-	c.setN(2, point)
+	point = c.saturated(offset, ir.NoValue, ir.U8)
+	return c.saturated(c.add(ir.Div, nil, x, scale), point, ir.U8), scale, point
 }
 
 // A factor is an integer operand of a matrix product with its zero points.
@@ -143,11 +147,10 @@ type factor struct {
 	zero  ir.ValueID // what is left to subtract afterwards, I32; NoValue when nothing is
 }
 
-// factor reads operand i, at least a matrix, and its zero points from operand z:
-// one for all, or one for each row (axis −2) or column (axis −1).
-func (c *call) factor(v *value, z int, axis int) factor {
+// factor takes a factor, at least a matrix, and its zero points p, if any: one for
+// all, or one for each row (axis −2) or column (axis −1).
+func (c *call) factor(v, p *value, axis int) factor {
 	f := factor{v: v, quant: ir.PerTensor(1, 0), zero: ir.NoValue}
-	p := c.operand(z)
 	if p == nil || c.err != nil {
 		return f
 	}
@@ -158,7 +161,7 @@ func (c *call) factor(v *value, z int, axis int) factor {
 	}
 	n := t.Numel()
 	if p.isConst() && len(t.Shape) <= 1 && (n == 1 || axis == -1 && n == s[len(s)-1]) {
-		f.quant = c.offsets(z, len(s)-1, c.typeOf(v))
+		f.quant = c.offsets(p, len(s)-1, c.typeOf(v))
 		return f
 	}
 	zero := c.castTo(c.use(p), ir.I32)
@@ -188,10 +191,10 @@ func (c *call) sum(f factor, axis int) ir.ValueID {
 	return c.add(ir.ReduceSum, &ir.ReduceAttr{Axes: []int{rank + axis}, KeepDims: true}, x)
 }
 
-// integerProduct is Σ (a − za)(b − zb) in int32, for operands a, b and their zero
-// points. Zero points that the product of codes cannot subtract are taken off its
-// result: Σ(a − za)(b − zb) = Σab − za·Σb − zb·Σa + K·za·zb.
-func (c *call) integerProduct(a, b *value, za, zb int) ir.ValueID {
+// integerProduct is Σ (a − za)(b − zb) in int32; zero points may be absent. Those
+// that the product of codes cannot subtract are taken off its result:
+// Σ(a − za)(b − zb) = Σab − za·Σb − zb·Σa + K·za·zb.
+func (c *call) integerProduct(a, b, za, zb *value) ir.ValueID {
 	sa, sb := c.typeOf(a).Shape, c.typeOf(b).Shape
 	if c.err == nil && (len(sa) == 0 || len(sb) == 0) {
 		c.failf("operands of shapes %v and %v, want vectors or matrices", sa, sb)
@@ -239,7 +242,7 @@ func (c *call) integerProduct(a, b *value, za, zb int) ir.ValueID {
 func (c *call) matMulByArithmetic() {
 	a, b := c.in[0], c.in[3]
 	rows := c.typeOf(a).Shape
-	y := c.castTo(c.integerProduct(a, b, 2, 5), ir.F32)
+	y := c.castTo(c.integerProduct(a, b, c.operand(2), c.operand(5)), ir.F32)
 	scale := func(i int) ir.ValueID {
 		x := c.castTo(c.id(i), ir.F32)
 		if s := c.typ(x).Shape; i == 1 && len(s) == 1 && s[0] > 1 { // one for each row

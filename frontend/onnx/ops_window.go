@@ -191,14 +191,19 @@ func (c *call) ohwi(v *value) *value {
 }
 
 func conv(c *call) {
-	x, w := c.plain(0), c.in[1]
+	c.set(c.convolution(c.plain(0)))
+}
+
+// convolution convolves x with operand 1; operand 2 is the bias, if any.
+func (c *call) convolution(x ir.ValueID) ir.ValueID {
+	w := c.in[1]
 	groups := c.smallInt("group", c.int("group", 1))
 	a := c.window(c.typ(x).Shape, c.kernelOf(c.typeOf(w).Shape), false)
 	bias := ir.NoValue
 	if c.operand(2) != nil {
 		bias = c.id(2)
 	}
-	c.set(c.convolve(x, w, bias, &a, groups))
+	return c.convolve(x, w, bias, &a, groups)
 }
 
 // convolve adds a convolution in ONNX's layout; bias may be absent.
@@ -244,23 +249,20 @@ func averagePool(c *call) {
 
 // globalPool reduces all spatial dimensions.
 func globalPool(kind ir.OpKind) func(*call) {
-	return func(c *call) {
-		x := c.plain(0)
-		rank := len(c.typ(x).Shape)
-		switch {
-		case rank == 3 || rank == 4:
-			y := c.add(kind, &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, c.toNHWC(x))
-			c.set(c.fromNHWC(y, rank))
-		case rank > 4:
-			var axes []int
-			for d := 2; d < rank; d++ {
-				axes = append(axes, d)
-			}
-			c.set(c.add(kind, &ir.ReduceAttr{Axes: axes, KeepDims: true}, x))
-		default:
-			c.failf("operand of shape %v, want [N,C,spatial…]", c.typ(x).Shape)
-		}
+	return func(c *call) { c.set(c.globalPool(kind, c.plain(0))) }
+}
+
+func (c *call) globalPool(kind ir.OpKind, x ir.ValueID) ir.ValueID {
+	rank := len(c.typ(x).Shape)
+	switch {
+	case rank == 3 || rank == 4:
+		y := c.add(kind, &ir.ReduceAttr{Axes: []int{1, 2}, KeepDims: true}, c.toNHWC(x))
+		return c.fromNHWC(y, rank)
+	case rank > 4:
+		return c.add(kind, &ir.ReduceAttr{Axes: from(2, rank), KeepDims: true}, x)
 	}
+	c.failf("operand of shape %v, want [N,C,spatial…]", c.typ(x).Shape)
+	return x
 }
 
 func lrn(c *call) {

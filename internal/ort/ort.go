@@ -74,3 +74,26 @@ func Run(model, dir string) error {
 	}
 	return nil
 }
+
+// optimise writes models as they are after ONNX Runtime's own fusions.
+const optimise = `
+import { ort } from './tensor.mjs';
+const list = process.argv.slice(1);
+for (let i = 0; i < list.length; i += 2)
+  await ort.InferenceSession.create(list[i], { graphOptimizationLevel: 'extended', optimizedModelFilePath: list[i + 1], intraOpNumThreads: 1, logSeverityLevel: 3 });
+`
+
+// Optimise writes models, given as pairs of a file and one to write, with the
+// fusions that ONNX Runtime makes for any processor.
+func Optimise(pairs ...string) error {
+	at, err := Dir()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("node", append([]string{"--input-type=module", "-e", optimise}, pairs...)...)
+	cmd.Dir = at
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ONNX Runtime: %w\n%s", err, out)
+	}
+	return nil
+}
