@@ -443,6 +443,12 @@ func (k *fn) shuffle(x val, mask int) val {
 	return k.b.NewCall(f, k.i32(-1), x, k.i32(mask), k.i32(31))
 }
 
+// shuffleFrom returns x of a lane.
+func (k *fn) shuffleFrom(x, lane val) val {
+	f := k.m.intrinsic("llvm.nvvm.shfl.sync.idx.i32", types.I32, types.I32, types.I32, types.I32, types.I32)
+	return k.b.NewCall(f, k.i32(-1), x, lane, k.i32(31))
+}
+
 // blockThreads is the number of threads of a block of the kernels that compute
 // one or a few elements a thread.
 const blockThreads = 256

@@ -27,7 +27,7 @@ func (s Arith) compute(k *fn, a, b val) val {
 // Binary is Arith element by element, with broadcasting. Parameters: a, b, those
 // of the chain, y.
 type Binary struct {
-	Nest  Nest // y, a, b; y dense
+	Nest  Nest // y, a, b; with a chain that reads other tensors y is dense
 	Arith Arith
 	Then  Chain
 }
@@ -88,7 +88,7 @@ func (k *fn) codes(c Codes, p, off val, g int, dense bool) []val {
 // Table looks each 8-bit code up. Parameters: x, table (256 bytes, that of the
 // smallest code first), those of the chain, y.
 type Table struct {
-	N       int
+	Nest    Nest // y, x; with a chain that reads other tensors y is dense
 	In, Out Codes
 	Then    Chain
 }
@@ -99,26 +99,30 @@ func (s Table) Family() string { return "lut" }
 // Params implements Spec.
 func (s Table) Params() []string { return s.Then.with("x", "table") }
 
-func (s Table) group() int {
-	if s.N%4 == 0 {
-		return 4
+// group is how many codes a thread looks up.
+func (s Table) group() (Nest, int) {
+	if n, ok := s.Nest.grouped(4); ok {
+		return n, 4
 	}
-	return 1
+	return s.Nest, 1
 }
 
 // Launch implements Spec.
-func (s Table) Launch() Launch { return linear(s.N / s.group()) }
+func (s Table) Launch() Launch {
+	n, _ := s.group()
+	return linear(n.Size())
+}
 
 func (s Table) emit(k *fn) {
-	g := s.group()
-	k.each(s.N/g, func(i val) {
-		at := k.mul(i, g)
-		x := k.neighbours(s.In, k.params["x"], at, g)
+	n, g := s.group()
+	k.each(n.Size(), func(i val) {
+		at := k.offsets(n, i)
+		x := k.codes(s.In, k.params["x"], at[1], g, n.Stride[1][len(n.Dims)-1] != 0)
 		out := make([]val, g)
 		for j, v := range x {
 			out[j] = k.lookup(k.params["table"], v, s.In, s.Out)
 		}
-		k.storeCodes(k.params["y"], at, s.Then.apply(k, out, at))
+		k.storeCodes(k.params["y"], at[0], s.Then.apply(k, out, at[0]))
 	})
 }
 
