@@ -146,3 +146,54 @@ func withShape(t ir.Type, shape []int) ir.Type {
 	t.Shape = shape
 	return t
 }
+
+// TestKeysAreReadOnce: in a decode step of grouped queries each byte of the cached keys
+// and values comes from memory once, for all heads that share it, in whole sectors.
+func TestKeysAreReadOnce(t *testing.T) {
+	c, a := needLLC(t), h100(t)
+	const batch, kv, group, tokens, dim = 2, 2, 4, 523, 128
+	code := func(shape ...int) ir.Type {
+		return ir.TypeOf(ir.I8, shape...).WithQuant(ir.PerTensor(0.01, 3))
+	}
+	for _, turned := range []bool{true, false} {
+		g := &ir.Graph{Name: "decode"}
+		cache := g.AddInput("cache", code(batch, kv, tokens, dim))
+		b, k, n := cache, tokens, dim
+		if turned {
+			var err error
+			if b, err = g.Add(ir.Transpose, "turned", &ir.PermAttr{Perm: []int{0, 1, 3, 2}}, cache); err != nil {
+				t.Fatal(err)
+			}
+			k, n = dim, tokens
+		}
+		x := g.AddInput("x", code(batch, kv, group, k))
+		y, err := g.AddTyped(ir.MatMul, "p", nil, code(batch, kv, group, n), x, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs = []ir.ValueID{y}
+		p, err := Compile(g, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		in := []*ir.Tensor{randomCodes(r, g.Type(cache)), randomCodes(r, g.Type(x))}
+		sameBits(t, g, p, in)
+		_, counts := emulate(t, p, in)
+		if len(counts) != 1 || !strings.HasPrefix(p.Launches[0].Kernel, "matmul_few") {
+			t.Fatalf("launches %+v", p.Launches)
+		}
+		f := counts[0].Traffic
+		least := int64(g.Type(cache).Bytes() + g.Type(x).Bytes())
+		if got := f.DRAMReadBytes; got < least || float64(got) > 1.01*float64(least) {
+			t.Errorf("turned %v: %d bytes from memory, want %d", turned, got, least)
+		}
+		// Rows of the other operand are read by each block, mostly from L1.
+		if got := 32 * f.L2ReadSectors; float64(got) > 1.15*float64(least) {
+			t.Errorf("turned %v: %d bytes from L2, want %d and little more", turned, got, least)
+		}
+	}
+}
