@@ -265,6 +265,7 @@ func (l *lowering) softmax() error {
 	}
 	s := gen.Softmax{
 		Rows: x.Numel() / n, N: n, In: codes(x), OutSigned: codes(y).Signed, C: p.C,
+		Warps: gen.RowWarps(x.Numel()/n, n, int(l.gpu.SMs.Value)),
 		Range: gen.Range{Zero: p.ZY, Lo: int32(p.Lo), Hi: int32(p.Hi)},
 	}
 	return l.launch(s, l.value(l.op.In[0]), l.constant(table), l.result())
