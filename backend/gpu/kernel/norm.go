@@ -40,15 +40,16 @@ func (s Norm) emit(k *fn) {
 		// Sums of at most 2^16 codes less their zero point fit 32 bits, those of squares
 		// without a sign.
 		x, z := k.params["x"], int(s.Zero)
-		sums := r.walk([]val{k.i32(0), k.i32(0)}, func(at val, n int, c []val) []val {
+		sums := r.walk([]val{k.i32(0), k.i32(0)}, func(_ int, at, in val, n int, c []val) []val {
 			if n == 1 {
-				d := k.sub(k.loadCode(s.In, x, at), z)
+				d := k.orZero(in, k.sub(k.loadCode(s.In, x, at), z))
 				return []val{k.add(c[0], d), k.add(c[1], k.mul(d, d))}
 			}
 			w := k.load(types.I32, x, at)
 			if !s.In.Signed {
 				w = k.xor(w, -0x7f7f7f80) // 128 less
 			}
+			w = k.orZero(in, w)
 			return []val{k.dp4a(true, w, k.i32(ones), c[0]), k.dp4a(true, w, w, c[1])}
 		})
 		sums = r.all(sums, func(a, b val) val { return k.add(a, b) })
@@ -72,7 +73,7 @@ func (s Norm) emit(k *fn) {
 		least := k.mul(k.add(sum, s.N*int(s.Zero)), inverse)
 		unit := k.shl(k.i64(1), down)
 		cut, start := k.sub(unit, 1), k.sub(k.lshr(unit, 1), least)
-		r.walk(nil, func(at val, n int, none []val) []val {
+		r.walk(nil, func(_ int, at, in val, n int, none []val) []val {
 			codes := k.neighbours(s.In, x, at, n)
 			column := k.mul(k.sub(at, r.base), 4)
 			factors := func(name string) []val {
@@ -94,7 +95,7 @@ func (s Norm) emit(k *fn) {
 				y := k.add(k.mul(k.sext(q, types.I64), k.sext(g[i], types.I64)), k.shl(k.sext(b[i], types.I64), normUnit))
 				codes[i] = s.code(k, y)
 			}
-			k.storeCodes(k.params["y"], at, codes)
+			k.when(in, func() { k.storeCodes(k.params["y"], at, codes) })
 			return none
 		})
 	})

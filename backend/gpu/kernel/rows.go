@@ -12,26 +12,29 @@ type row struct {
 	warps  int
 	base   val // of its first element
 	thread val // among those of the row
-	slot   int // words of shared memory in use
+	slot   int // of the values that its warps hand each other
 }
 
-// rowSlots is how many 64-bit values a row's warps hand each other.
-const rowSlots = 2
+// rowSlots is how many 32-bit values a row's warps hand each other.
+const rowSlots = 3
 
 // rowLaunch is the launch of a number of rows.
 func rowLaunch(rows, warps int) Launch {
 	if warps == 1 {
 		return linear(32 * rows)
 	}
-	return Launch{Grid: [3]int{rows, 1, 1}, Block: [3]int{32 * warps, 1, 1}, Shared: 8 * rowSlots * warps}
+	return Launch{Grid: [3]int{rows, 1, 1}, Block: [3]int{32 * warps, 1, 1}, Shared: rowShared(warps)}
 }
 
-// RowWarps returns how many warps are to compute a row: one where there are rows for
-// all SMs, else up to as many as have four codes a thread.
+// rowShared is the bytes of shared memory that the warps of a row need.
+func rowShared(warps int) int { return 4 * rowSlots * warps }
+
+// RowWarps returns how many warps are to compute a row: as few as let a thread keep its
+// codes where there are rows for all SMs, else up to as many as have four codes a thread.
 func RowWarps(rows, n, sms int) int {
 	const warpsOfSM = 16
 	warps := 1
-	for warps < 16 && 2*warps*32*4 <= n && rows*warps < warpsOfSM*sms {
+	for warps < 16 && (n > unrolled*4*32*warps || 2*warps*32*4 <= n && rows*warps < warpsOfSM*sms) {
 		warps *= 2
 	}
 	return warps
@@ -56,29 +59,53 @@ func (r *row) piece() int {
 	return 1
 }
 
+// unrolled is the most pieces a thread takes that are written out.
+const unrolled = 8
+
 // walk calls f for the pieces of the row that belong to the thread: n codes from
-// element at on, of all rows.
-func (r *row) walk(init []val, f func(at val, n int, c []val) []val) []val {
+// element at on, of all rows. Where in, if not nil, does not hold the row has no such
+// piece, and at is the beginning of the row. j counts the pieces of a thread, if they
+// are few enough to be written out, so that f can keep what belongs to one; else it
+// is −1.
+func (r *row) walk(init []val, f func(j int, at, in val, n int, c []val) []val) []val {
 	k, n := r.k, r.piece()
 	pieces, threads := r.n/n, 32*r.warps
-	return k.loop((pieces+threads-1)/threads, init, func(j val, c []val) []val {
-		i := k.add(k.mul(j, threads), r.thread)
-		body := func() []val { return f(k.add(r.base, k.mul(i, n)), n, c) }
-		if pieces%threads == 0 {
-			return body()
+	turns := (pieces + threads - 1) / threads
+	turn := func(j int, t val, c []val) []val {
+		i := k.add(k.mul(t, threads), r.thread)
+		at := k.add(r.base, k.mul(i, n))
+		if pieces%threads == 0 || j >= 0 && j < turns-1 {
+			return f(j, at, nil, n, c)
 		}
-		return k.guarded(k.cmp(enum.IPredULT, i, pieces), c, body)
-	})
+		in := k.cmp(enum.IPredULT, i, pieces)
+		return f(j, k.sel(in, at, r.base), in, n, c)
+	}
+	if turns > unrolled {
+		return k.loop(turns, init, func(t val, c []val) []val { return turn(-1, t, c) })
+	}
+	c := init
+	for j := range turns {
+		c = turn(j, k.i32(j), c)
+	}
+	return c
 }
 
-// all combines values, i32 or i64, of all threads of the row: each gets the result.
-// A row has rowSlots of them.
+// orZero is v where in, if not nil, holds.
+func (k *fn) orZero(in, v val) val {
+	if in == nil {
+		return v
+	}
+	return k.sel(in, v, lift(v, 0))
+}
+
+// all combines values of all threads of the row: each gets the results. A row has
+// rowSlots of them.
 func (r *row) all(vs []val, combine func(a, b val) val) []val {
 	k := r.k
 	out := make([]val, len(vs))
 	for i, v := range vs {
 		for mask := 16; mask > 0; mask /= 2 {
-			v = combine(v, k.shuffleWide(v, mask))
+			v = combine(v, k.shuffle(v, mask))
 		}
 		out[i] = v
 	}
@@ -86,25 +113,15 @@ func (r *row) all(vs []val, combine func(a, b val) val) []val {
 		return out
 	}
 	for i, v := range out {
-		at := 8 * r.warps * r.slot
+		at := 4 * r.warps * r.slot
 		r.slot++
 		k.when(k.cmp(enum.IPredEQ, k.and(r.thread, 31), 0), func() {
-			k.store(v, k.shared(), k.add(k.mul(k.lshr(r.thread, 5), 8), at))
+			k.store(v, k.shared(), k.add(k.mul(k.lshr(r.thread, 5), 4), at))
 		})
 		k.barrier()
-		out[i] = k.repeat(r.warps-1, []val{k.load(v.Type(), k.shared(), at)}, func(w val, c []val) []val {
-			return []val{combine(c[0], k.load(v.Type(), k.shared(), k.add(k.mul(w, 8), at+8)))}
+		out[i] = k.repeat(r.warps-1, []val{k.load(types.I32, k.shared(), at)}, func(w val, c []val) []val {
+			return []val{combine(c[0], k.load(types.I32, k.shared(), k.add(k.mul(w, 4), at+4)))}
 		})[0]
 	}
 	return out
-}
-
-// shuffleWide is shuffle for i32 and i64.
-func (k *fn) shuffleWide(x val, mask int) val {
-	if x.Type().Equal(types.I32) {
-		return k.shuffle(x, mask)
-	}
-	lo := k.shuffle(k.trunc(x, types.I32), mask)
-	hi := k.shuffle(k.trunc(k.lshr(x, 32), types.I32), mask)
-	return k.or(k.zext(lo, types.I64), k.shl(k.zext(hi, types.I64), 32))
 }

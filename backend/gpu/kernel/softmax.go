@@ -25,45 +25,89 @@ func (s Softmax) Family() string { return "softmax" }
 func (s Softmax) Params() []string { return []string{"x", "table", "y"} }
 
 // Launch implements Spec.
-func (s Softmax) Launch() Launch { return rowLaunch(s.Rows, s.Warps) }
+func (s Softmax) Launch() Launch {
+	l := rowLaunch(s.Rows, s.Warps)
+	l.Shared = rowShared(s.Warps) + tableBytes
+	return l
+}
+
+const tableBytes = 4 * 256
 
 func (s Softmax) emit(k *fn) {
+	// The powers go to shared memory, behind what the warps of a row hand each other.
+	powers := k.at(k.shared(), rowShared(s.Warps))
+	threads := s.Launch().Threads()
+	tid := k.special("tid.x")
+	k.repeat((256+threads-1)/threads, nil, func(t val, none []val) []val {
+		at := k.mul(k.min(k.add(k.mul(t, threads), tid), 255), 4)
+		k.store(k.load(types.I32, k.params["table"], at), powers, at)
+		return none
+	})
+	k.barrier()
 	k.eachRow(s.Rows, s.N, s.Warps, func(r *row) {
 		lowest := 0
 		if s.In.Signed {
 			lowest = -128
 		}
-		top := r.walk([]val{k.i32(lowest)}, func(at val, n int, c []val) []val {
-			for _, x := range k.neighbours(s.In, k.params["x"], at, n) {
+		var codes [unrolled][]val // and powers, of short rows
+		load := func(j int, at val, n int) []val {
+			if j >= 0 && codes[j] != nil {
+				return codes[j]
+			}
+			x := k.neighbours(s.In, k.params["x"], at, n)
+			if j >= 0 {
+				codes[j] = x
+			}
+			return x
+		}
+		top := r.walk([]val{k.i32(lowest)}, func(j int, at, _ val, n int, c []val) []val {
+			for _, x := range load(j, at, n) {
 				c = []val{k.max(c[0], x)}
 			}
 			return c
 		})
 		top = r.all(top, func(a, b val) val { return k.max(a, b) })
-		powers := func(at val, n int) (out []val) {
-			for _, x := range k.neighbours(s.In, k.params["x"], at, n) {
-				out = append(out, k.load(types.I32, k.params["table"], k.mul(k.sub(top[0], x), 4)))
+		var kept [unrolled][]val
+		power := func(j int, at val, n int) []val {
+			if j >= 0 && kept[j] != nil {
+				return kept[j]
+			}
+			out := make([]val, n)
+			for i, x := range load(j, at, n) {
+				out[i] = k.load(types.I32, powers, k.mul(k.sub(top[0], x), 4))
+			}
+			if j >= 0 {
+				kept[j] = out
 			}
 			return out
 		}
-		sum := r.walk([]val{k.i64(0)}, func(at val, n int, c []val) []val {
-			for _, t := range powers(at, n) {
-				c = []val{k.add(c[0], k.zext(t, types.I64))}
+		sum := r.walk([]val{k.i64(0)}, func(j int, at, in val, n int, c []val) []val {
+			ts := power(j, at, n)
+			for i := 0; i < n; i += 2 { // two of at most 2^30 fit a word
+				t := ts[i]
+				if n > 1 {
+					t = k.add(t, ts[i+1])
+				}
+				c = []val{k.add(c[0], k.zext(k.orZero(in, t), types.I64))}
 			}
 			return c
-		})
-		sum = r.all(sum, func(a, b val) val { return k.add(a, b) })
-		share := s.shares(k, k.shl(sum[0], softmaxFrac))
-		r.walk(nil, func(at val, n int, none []val) []val {
-			out := powers(at, n)
-			for i, t := range out {
+		})[0]
+		// Sums of at most 2^50 pass between threads in two parts.
+		const low = 20
+		parts := []val{k.trunc(k.lshr(sum, low), types.I32), k.and(k.trunc(sum, types.I32), 1<<low-1)}
+		parts = r.all(parts, func(a, b val) val { return k.add(a, b) })
+		sum = k.add(k.shl(k.zext(parts[0], types.I64), low), k.zext(parts[1], types.I64))
+		share := s.shares(k, k.shl(sum, softmaxFrac))
+		r.walk(nil, func(j int, at, in val, n int, none []val) []val {
+			out := make([]val, n)
+			for i, t := range power(j, at, n) {
 				y := k.clamp(k.add(share(t), int(s.Range.Zero)), s.Range.Lo, s.Range.Hi)
 				if s.OutSigned {
 					y = k.xor(y, 128)
 				}
 				out[i] = y
 			}
-			k.storeCodes(k.params["y"], at, out)
+			k.when(in, func() { k.storeCodes(k.params["y"], at, out) })
 			return none
 		})
 	})
@@ -87,13 +131,14 @@ func (s Softmax) shares(k *fn, den val) func(t val) val {
 			return k.trunc(k.add(q, k.zext(up, types.I64)), types.I32)
 		}
 	}
+	less := k.sub(k.i64(0), den)
 	factor := k.b.NewFDiv(f32(float32(s.C)), k.b.NewUIToFP(den, types.Float))
 	return func(t val) val {
 		a := k.b.NewFMul(k.b.NewUIToFP(t, types.Float), factor)
 		q := k.nearest(k.b.NewFSub(a, f32(0.25)))
 		twice := k.b.NewMul(k.zext(t, types.I64), k.i64(int64(2*s.C)))
-		half := k.mul(den, k.zext(k.add(k.shl(q, 1), 1), types.I64))
-		rest := k.add(k.sub(twice, half), k.zext(k.and(q, 1), types.I64))
+		rest := k.add(k.mul(less, k.zext(k.add(k.shl(q, 1), 1), types.I64)), twice)
+		rest = k.add(rest, k.zext(k.and(q, 1), types.I64))
 		return k.add(q, k.zext(k.cmp(enum.IPredSGT, rest, 0), types.I32))
 	}
 }
