@@ -380,6 +380,24 @@ var opCases = []opCase{
 		return floatMin(a^1<<31, b^1<<31) ^ 1<<31
 	}},
 	{"add.f64", "f64", rep("f64 f64"), func(a, b, _ uint64) uint64 { return b64(f64(a) + f64(b)) }},
+	{"min.f64", "f64", rep("f64 f64"), func(a, b, _ uint64) uint64 {
+		switch x, y := f64(a), f64(b); {
+		case math.IsNaN(x):
+			return b
+		case math.IsNaN(y) || x < y || x == y && math.Signbit(x):
+			return a
+		}
+		return b
+	}},
+	{"max.f64", "f64", rep("f64 f64"), func(a, b, _ uint64) uint64 {
+		switch x, y := f64(a), f64(b); {
+		case math.IsNaN(x):
+			return b
+		case math.IsNaN(y) || x > y || x == y && !math.Signbit(x):
+			return a
+		}
+		return b
+	}},
 	{"mul.rn.f64", "f64", rep("f64 f64"), func(a, b, _ uint64) uint64 { return b64(f64(a) * f64(b)) }},
 
 	{"setp.eq.s32", "pred", rep("s32 s32"), func(a, b, _ uint64) uint64 { return bit(a == b) }},

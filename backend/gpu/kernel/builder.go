@@ -315,6 +315,9 @@ func size(t types.Type) int {
 	case *types.IntType:
 		return int(t.BitSize+7) / 8
 	case *types.FloatType:
+		if t.Kind == types.FloatKindDouble {
+			return 8
+		}
 		return 4
 	case *types.VectorType:
 		return int(t.Len) * size(t.ElemType)

@@ -36,7 +36,7 @@ func (s Norm) Params() []string { return []string{"x", "g", "b", "y"} }
 func (s Norm) Launch() Launch { return rowLaunch(s.Rows, s.Warps) }
 
 func (s Norm) emit(k *fn) {
-	k.eachRow(s.Rows, s.N, s.Warps, func(r *row) {
+	k.eachRow(s.Rows, s.N, codesAtOnce(s.N), s.Warps, func(r *row) {
 		// Sums of at most 2^16 codes less their zero point fit 32 bits, those of squares
 		// without a sign.
 		x, z := k.params["x"], int(s.Zero)
@@ -53,7 +53,7 @@ func (s Norm) emit(k *fn) {
 			return []val{k.dp4a(true, w, k.i32(ones), c[0]), k.dp4a(true, w, w, c[1])}
 		})
 		sums = r.all(sums, func(a, b val) val { return k.add(a, b) })
-		if r.piece() == 4 {
+		if r.piece == 4 {
 			if !s.In.Signed {
 				z -= 128
 			}

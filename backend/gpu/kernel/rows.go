@@ -5,17 +5,18 @@ import (
 	"github.com/llir/llvm/ir/types"
 )
 
-// row is a row of n 8-bit codes that one warp or several compute together.
+// row is a row of n elements that one warp or several compute together.
 type row struct {
 	k      *fn
 	n      int
+	piece  int // neighbours that a thread takes at once
 	warps  int
 	base   val // of its first element
 	thread val // among those of the row
 	slot   int // of the values that its warps hand each other
 }
 
-// rowSlots is how many 32-bit values a row's warps hand each other.
+// rowSlots is how many values, of 8 bytes at most, a row's warps hand each other.
 const rowSlots = 3
 
 // rowLaunch is the launch of a number of rows.
@@ -27,7 +28,7 @@ func rowLaunch(rows, warps int) Launch {
 }
 
 // rowShared is the bytes of shared memory that the warps of a row need.
-func rowShared(warps int) int { return 4 * rowSlots * warps }
+func rowShared(warps int) int { return 8 * rowSlots * warps }
 
 // RowWarps returns how many warps are to compute a row: as few as let a thread keep its
 // codes where there are rows for all SMs, else up to as many as have four codes a thread.
@@ -41,19 +42,22 @@ func RowWarps(rows, n, sms int) int {
 }
 
 // eachRow runs body for every row of a launch by rowLaunch.
-func (k *fn) eachRow(rows, n, warps int, body func(r *row)) {
+func (k *fn) eachRow(rows, n, piece, warps int, body func(r *row)) {
+	r := &row{k: k, n: n, piece: piece, warps: warps}
 	if warps == 1 {
 		k.each(32*rows, func(thread val) {
-			body(&row{k: k, n: n, warps: 1, base: k.mul(k.div(thread, 32), n), thread: k.and(thread, 31)})
+			r.base, r.thread = k.mul(k.div(thread, 32), n), k.and(thread, 31)
+			body(r)
 		})
 		return
 	}
-	body(&row{k: k, n: n, warps: warps, base: k.mul(k.special("ctaid.x"), n), thread: k.special("tid.x")})
+	r.base, r.thread = k.mul(k.special("ctaid.x"), n), k.special("tid.x")
+	body(r)
 }
 
-// piece is how many codes a thread takes at once.
-func (r *row) piece() int {
-	if r.n%4 == 0 {
+// codesAtOnce is how many 8-bit codes of rows of n a thread takes at once.
+func codesAtOnce(n int) int {
+	if n%4 == 0 {
 		return 4
 	}
 	return 1
@@ -62,13 +66,13 @@ func (r *row) piece() int {
 // unrolled is the most pieces a thread takes that are written out.
 const unrolled = 8
 
-// walk calls f for the pieces of the row that belong to the thread: n codes from
-// element at on, of all rows. Where in, if not nil, does not hold the row has no such
+// walk calls f for the pieces of the row that belong to the thread: n
+// elements from at on, of all rows. Where in, if not nil, does not hold the row has no such
 // piece, and at is the beginning of the row. j counts the pieces of a thread, if they
 // are few enough to be written out, so that f can keep what belongs to one; else it
 // is −1.
 func (r *row) walk(init []val, f func(j int, at, in val, n int, c []val) []val) []val {
-	k, n := r.k, r.piece()
+	k, n := r.k, r.piece
 	pieces, threads := r.n/n, 32*r.warps
 	turns := (pieces + threads - 1) / threads
 	turn := func(j int, t val, c []val) []val {
@@ -98,14 +102,14 @@ func (k *fn) orZero(in, v val) val {
 	return k.sel(in, v, lift(v, 0))
 }
 
-// all combines values of all threads of the row: each gets the results. A row has
-// rowSlots of them.
+// all combines values, i32 or double, of all threads of the row: each gets the results.
+// A row has rowSlots of them.
 func (r *row) all(vs []val, combine func(a, b val) val) []val {
 	k := r.k
 	out := make([]val, len(vs))
 	for i, v := range vs {
 		for mask := 16; mask > 0; mask /= 2 {
-			v = combine(v, k.shuffle(v, mask))
+			v = combine(v, k.shuffleValue(v, mask))
 		}
 		out[i] = v
 	}
@@ -113,15 +117,25 @@ func (r *row) all(vs []val, combine func(a, b val) val) []val {
 		return out
 	}
 	for i, v := range out {
-		at := 4 * r.warps * r.slot
+		at := 8 * r.warps * r.slot
 		r.slot++
 		k.when(k.cmp(enum.IPredEQ, k.and(r.thread, 31), 0), func() {
-			k.store(v, k.shared(), k.add(k.mul(k.lshr(r.thread, 5), 4), at))
+			k.store(v, k.shared(), k.add(k.mul(k.lshr(r.thread, 5), 8), at))
 		})
 		k.barrier()
-		out[i] = k.repeat(r.warps-1, []val{k.load(types.I32, k.shared(), at)}, func(w val, c []val) []val {
-			return []val{combine(c[0], k.load(types.I32, k.shared(), k.add(k.mul(w, 4), at+4)))}
+		out[i] = k.repeat(r.warps-1, []val{k.load(v.Type(), k.shared(), at)}, func(w val, c []val) []val {
+			return []val{combine(c[0], k.load(v.Type(), k.shared(), k.add(k.mul(w, 8), at+8)))}
 		})[0]
 	}
 	return out
+}
+
+// shuffleValue is shuffle for i32 and double.
+func (k *fn) shuffleValue(x val, mask int) val {
+	if x.Type().Equal(types.I32) {
+		return k.shuffle(x, mask)
+	}
+	w := k.b.NewBitCast(x, types.I64)
+	lo, hi := k.shuffle(k.trunc(w, types.I32), mask), k.shuffle(k.trunc(k.lshr(w, 32), types.I32), mask)
+	return k.b.NewBitCast(k.or(k.zext(lo, types.I64), k.shl(k.zext(hi, types.I64), 32)), types.Double)
 }

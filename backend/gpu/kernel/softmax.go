@@ -44,7 +44,7 @@ func (s Softmax) emit(k *fn) {
 		return none
 	})
 	k.barrier()
-	k.eachRow(s.Rows, s.N, s.Warps, func(r *row) {
+	k.eachRow(s.Rows, s.N, codesAtOnce(s.N), s.Warps, func(r *row) {
 		lowest := 0
 		if s.In.Signed {
 			lowest = -128
