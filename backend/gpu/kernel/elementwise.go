@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 )
 
@@ -132,6 +133,15 @@ type channelled struct {
 	Count, Inner int
 }
 
+// group is how many neighbours of n elements a thread takes: four where codes are bytes
+// and all of one channel.
+func (c channelled) group(n int, codes Codes) int {
+	if c.Count == 1 && n%4 == 0 && codes.Bytes == 1 {
+		return 4
+	}
+	return 1
+}
+
 func (k *fn) channel(c channelled, i val) val { return k.rem(k.div(i, c.Inner), c.Count) }
 
 // Requantize rescales each code less its zero point. Parameters: x, scales (four
@@ -203,22 +213,39 @@ func (s Quantize) Family() string { return "quantize" }
 func (s Quantize) Params() []string { return []string{"x", "scales", "y"} }
 
 // Launch implements Spec.
-func (s Quantize) Launch() Launch { return linear(s.N) }
+func (s Quantize) Launch() Launch { return linear(s.N / s.group()) }
+
+// group is how many elements a thread converts.
+func (s Quantize) group() int { return s.Channels.group(s.N, s.Out) }
 
 func (s Quantize) emit(k *fn) {
-	k.each(s.N, func(i val) {
+	g := s.group()
+	k.each(s.N/g, func(i val) {
+		if g > 1 {
+			x := k.load(types.NewVector(uint64(g), types.Float), k.params["x"], k.mul(i, 4*g))
+			out := make([]val, g)
+			for j := range out {
+				out[j] = s.code(k, k.b.NewExtractElement(x, k.i32(j)), f32(s.Scale), k.i32(int(s.Range.Zero)))
+			}
+			k.storeCodes(k.params["y"], k.mul(i, g), out)
+			return
+		}
 		x := k.load(types.Float, k.params["x"], k.mul(i, 4))
 		scale, zero := f32(s.Scale), k.i32(int(s.Range.Zero))
 		if s.Channels.Count > 1 {
 			at := k.mul(k.channel(s.Channels, i), 8)
 			scale, zero = k.load(types.Float, k.params["scales"], at), k.load(types.I32, k.params["scales"], k.add(at, 4))
 		}
-		// Beyond ±2^17 any code of 16 bits is saturated, whatever the zero point.
-		const far = 1 << 17
-		y := k.clamp(k.nearest(k.b.NewFDiv(x, scale)), -far, far)
-		y = k.clamp(k.add(y, zero), s.Range.Lo, s.Range.Hi)
-		k.store(k.narrow(s.Out, y), k.params["y"], k.mul(i, s.Out.Bytes))
+		k.store(k.narrow(s.Out, s.code(k, x, scale, zero)), k.params["y"], k.mul(i, s.Out.Bytes))
 	})
+}
+
+// code is the code of one number.
+func (s Quantize) code(k *fn, x, scale, zero val) val {
+	// Beyond ±2^17 any code of 16 bits is saturated, whatever the zero point.
+	const far = 1 << 17
+	y := k.clamp(k.nearest(k.b.NewFDiv(x, scale)), -far, far)
+	return k.clamp(k.add(y, zero), s.Range.Lo, s.Range.Hi)
 }
 
 // Dequantize is (x − zero)·scale in float32: the difference is exact, then
@@ -239,10 +266,23 @@ func (s Dequantize) Family() string { return "dequantize" }
 func (s Dequantize) Params() []string { return []string{"x", "scales", "y"} }
 
 // Launch implements Spec.
-func (s Dequantize) Launch() Launch { return linear(s.N) }
+func (s Dequantize) Launch() Launch { return linear(s.N / s.group()) }
+
+// group is how many elements a thread converts.
+func (s Dequantize) group() int { return s.Channels.group(s.N, s.In) }
 
 func (s Dequantize) emit(k *fn) {
-	k.each(s.N, func(i val) {
+	g := s.group()
+	k.each(s.N/g, func(i val) {
+		if g > 1 {
+			var out val = constant.NewUndef(types.NewVector(uint64(g), types.Float))
+			for j, x := range k.neighbours(s.In, k.params["x"], k.mul(i, g), g) {
+				y := k.b.NewFMul(k.b.NewSIToFP(k.sub(x, int(s.Zero)), types.Float), f32(s.Scale))
+				out = k.b.NewInsertElement(out, y, k.i32(j))
+			}
+			k.store(out, k.params["y"], k.mul(i, 4*g))
+			return
+		}
 		var x val = k.loadCode(s.In, k.params["x"], k.mul(i, s.In.Bytes))
 		scale, zero := f32(s.Scale), k.i32(int(s.Zero))
 		if s.Channels.Count > 1 {
