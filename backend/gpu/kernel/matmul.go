@@ -92,8 +92,8 @@ const MaxFewRows = 64
 // Which place of an instruction's summed dimension an element takes is free, as long
 // as it is the same for both operands, and so is which column. A lane takes sixteen
 // neighbours of the summed dimension, two steps of an instruction, of the rows of a
-// and, where b is turned, of its columns: the bytes are the fragment as they lie. Of b by rows it takes as many rows,
-// whose bytes it transposes in registers, four by four.
+// and, where b is turned, of its columns: the bytes are the fragment as they lie. Of b
+// by rows it takes as many rows, whose bytes it transposes in registers, four by four.
 //
 // Turned, a warp takes 32 columns at a time. By rows, the warps of a block share the
 // summed dimension, and their sums are added in shared memory. Zero points are taken

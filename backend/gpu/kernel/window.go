@@ -275,15 +275,3 @@ func (s Reduce) join(k *fn, acc, v val) val {
 	}
 	return k.add(acc, k.sub(v, int(s.Zero)))
 }
-
-// column calls f for the elements i of a row of n that belong to a lane of the
-// warp which has the row.
-func (k *fn) column(n int, lane val, init []val, f func(i val, c []val) []val) []val {
-	return k.loop((n+31)/32, init, func(j val, c []val) []val {
-		i := k.add(k.mul(j, 32), lane)
-		if n%32 == 0 {
-			return f(i, c)
-		}
-		return k.guarded(k.cmp(enum.IPredULT, i, n), c, func() []val { return f(i, c) })
-	})
-}
