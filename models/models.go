@@ -71,6 +71,7 @@ var (
 	batchDim   = Dim{"batch", 1, "inputs of one run"}
 	visionDims = []Dim{batchDim}
 	bertDims   = []Dim{batchDim, {"seq", 128, "tokens, at most 512"}}
+	squadDims  = []Dim{batchDim, {"seq", 384, "tokens, at most 512; SQuAD is run with 384"}}
 	// See spanOf for what follows from one of seq and context alone.
 	decoderDims = []Dim{batchDim,
 		{"seq", 0, "new tokens of a run; alone: a prompt with nothing before it; without it 1"},
@@ -89,6 +90,7 @@ var table = []Model{
 	{Name: "mobilenetv2", Description: "MobileNetV2 for 224×224 images", Source: untrained, Dims: visionDims, build: mobilenetV2},
 	{Name: "vgg16", Description: "VGG-16 for 224×224 images", Source: untrained, Dims: visionDims, build: vgg16},
 	{Name: "bert-base", Description: "BERT-base encoder", Source: untrained, Dims: bertDims, build: bertBase.bert},
+	{Name: "bert-large", Description: "BERT-large encoder", Source: described, Described: true, Dims: squadDims, build: bertLarge.bert},
 	{Name: "gpt2", Description: "GPT-2 small, a decode step or a prompt", Source: untrained, Dims: decoderDims, build: gpt2Small.gpt2},
 	{Name: "llama3-8b", Description: "Llama 3 8B, a decode step or a prompt", Source: described, Described: true, Dims: decoderDims, build: llama3x8B.build},
 	{Name: "llama3-70b", Description: "Llama 3 70B, a decode step or a prompt", Source: described, Described: true, Dims: decoderDims, build: llama3x70B.build},

@@ -126,6 +126,7 @@ type classicConfig struct {
 
 var (
 	bertBase  = classicConfig{layers: 12, hidden: 768, heads: 12, vocab: 30522, positions: 512, epsilon: 1e-12}
+	bertLarge = classicConfig{layers: 24, hidden: 1024, heads: 16, vocab: 30522, positions: 512, epsilon: 1e-12}
 	gpt2Small = classicConfig{layers: 12, hidden: 768, heads: 12, vocab: 50257, positions: 1024, epsilon: 1e-5}
 )
 

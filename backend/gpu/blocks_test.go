@@ -25,7 +25,7 @@ func TestBlocks(t *testing.T) {
 		if i := rapid.IntRange(-1, len(tileShapes)-1).Draw(t, "tile"); i >= 0 {
 			choose = always(tileShapes[i])
 		}
-		p, err := compile(g, a, choose)
+		p, err := compile(g, a, choose, 0)
 		if err != nil {
 			if !strings.Contains(err.Error(), "come in blocks of 5") {
 				t.Fatal(err)
@@ -71,7 +71,7 @@ func TestBlocksMoveTheirBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Outputs = []ir.ValueID{y}
-		p, err := compile(g, h100(t), always(tileShapes[3]))
+		p, err := compile(g, h100(t), always(tileShapes[3]), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,15 +21,7 @@ const maxChain = 6
 // operators that follow it, each the only user of the one before. The kernel runs
 // where the last one stands, so that other operands are there.
 func fuseChains(g *ir.Graph) chains {
-	uses := g.Uses()
-	user := make([]int, len(g.Values)) // the last operator that uses a value
-	for i := range g.Ops {
-		for _, v := range g.Ops[i].In {
-			if v != ir.NoValue {
-				user[v] = i
-			}
-		}
-	}
+	uses, user := g.Uses(), lastUsers(g)
 	c := chains{ends: map[int][]int{}, inner: make([]bool, len(g.Ops))}
 	taken := make([]bool, len(g.Ops))
 	for i := range g.Ops {
@@ -57,6 +49,19 @@ func fuseChains(g *ir.Graph) chains {
 		c.ends[end] = chain
 	}
 	return c
+}
+
+// lastUsers returns for each value the last operator that uses it.
+func lastUsers(g *ir.Graph) []int {
+	user := make([]int, len(g.Values))
+	for i := range g.Ops {
+		for _, v := range g.Ops[i].In {
+			if v != ir.NoValue {
+				user[v] = i
+			}
+		}
+	}
+	return user
 }
 
 // isCode8 reports whether t holds codes of 8 bits with one scale.
@@ -118,9 +123,14 @@ func (l *lowering) steps() (gen.Chain, error) {
 	return c, nil
 }
 
-// launchChain is launch with the arguments of the chain and the result after
-// those given.
+// launchChain is launch with the arguments of the chain and the result, which lies
+// dense, after those given.
 func (l *lowering) launchChain(s gen.Spec, args ...arg) error {
+	return l.launchChainTo(l.result(), s, args...)
+}
+
+// launchChainTo is launchChain with a result that lies elsewhere.
+func (l *lowering) launchChainTo(to arg, s gen.Spec, args ...arg) error {
 	x := l.op.Out
 	for _, i := range l.chain {
 		switch op := &l.g.Ops[i]; op.Kind {
@@ -136,5 +146,5 @@ func (l *lowering) launchChain(s gen.Spec, args ...arg) error {
 		}
 		x = l.g.Ops[i].Out
 	}
-	return l.launch(s, append(args, l.result())...)
+	return l.launch(s, append(args, to)...)
 }

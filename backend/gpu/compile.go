@@ -21,14 +21,16 @@ func Compile(g *ir.Graph, a *arch.GPU) (*Program, error) {
 	if id := g.Described(); id != ir.NoValue {
 		return nil, fmt.Errorf("constant %q is described, not stored: kernels need its values", g.Value(id).Name)
 	}
-	return compile(g, a, tensorTile)
+	return compile(g, a, tensorTile, gen.MaxFewRows)
 }
 
 // Outline is Compile for a graph whose constants may be described, not stored. What the
 // kernels of its program do can be counted, as counts do not depend on values, but there
 // is nothing to compute with: described constants have places in the constants buffer
 // behind what Constants holds.
-func Outline(g *ir.Graph, a *arch.GPU) (*Program, error) { return compile(g, a, tensorTile) }
+func Outline(g *ir.Graph, a *arch.GPU) (*Program, error) {
+	return compile(g, a, tensorTile, gen.MaxFewRows)
+}
 
 // chooser says whether a product is to run on the tensor cores, and its tile.
 type chooser func(gen.ConvTensor, *arch.GPU) (gen.Tile, bool)
@@ -51,13 +53,14 @@ func Runs(a *arch.GPU, sm int) error {
 	return nil
 }
 
-func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
+func compile(g *ir.Graph, a *arch.GPU, choose chooser, fewRows int) (*Program, error) {
 	if err := Runs(a, leastCapability); err != nil {
 		return nil, err
 	}
 	l := &lowering{
-		g: g, gpu: a, choose: choose, mod: gen.NewModule(g.Name),
-		home: make([]ir.ValueID, len(g.Values)), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
+		g: g, gpu: a, choose: choose, fewRows: fewRows, mod: gen.NewModule(g.Name),
+		home: make([]ir.ValueID, len(g.Values)), views: map[ir.ValueID]view{}, inPlace: map[ir.ValueID]bool{},
+		uses: g.Uses(), user: lastUsers(g), spans: map[ir.ValueID]*span{}, known: map[[sha256.Size]byte]int64{},
 		outlines: map[outline]int64{}, prog: &Program{Model: g.Name, Target: a.Name},
 	}
 	for i := range l.home {
@@ -82,7 +85,10 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 		}
 		err := errNothing
 		if !l.emptyOperand() {
-			if err = l.lower(l.op); err == nil && l.op.Kind.Is(ir.Product) {
+			if err = l.lower(l.op); err == nil {
+				err = l.failed
+			}
+			if err == nil && l.op.Kind.Is(ir.Product) {
 				l.prog.Launches[len(l.prog.Launches)-1].MACs = count(shapes.dims(l.op).macs())
 			}
 		}
@@ -90,7 +96,14 @@ func compile(g *ir.Graph, a *arch.GPU, choose chooser) (*Program, error) {
 			op := l.op
 			missing = append(missing, fmt.Sprintf("%s %q: %v", op.Kind, op.Name, err))
 			refused = append(refused, first)
+			l.failed = nil
 		}
+	}
+	for _, id := range g.Outputs {
+		l.value(id) // lies dense
+	}
+	if l.failed != nil {
+		return nil, fmt.Errorf("graph %s: %w", g.Name, l.failed)
 	}
 	if missing != nil {
 		return nil, &RefusedError{refused, fmt.Errorf("graph %s: no GPU kernel for %d of %d operators:\n  %s", g.Name, len(missing), len(g.Ops), strings.Join(missing, "\n  "))}
@@ -127,16 +140,24 @@ type lowering struct {
 	g      *ir.Graph
 	gpu    *arch.GPU
 	choose chooser
-	mod    *gen.Module
-	op     *ir.Op     // being lowered
-	chain  []int      // operators computed on its result in the same kernel
-	out    ir.ValueID // result of the last of them
-	prog   *Program
-	args   [][]arg
-	home   []ir.ValueID         // the value whose memory a value shares
-	spans  map[ir.ValueID]*span // by root
-	known  map[[sha256.Size]byte]int64
-	data   bytes.Buffer // constants
+	// fewRows is the most rows of a product of activations for which MatMulFew is taken.
+	fewRows int
+	mod     *gen.Module
+	op      *ir.Op     // being lowered
+	chain   []int      // operators computed on its result in the same kernel
+	out     ir.ValueID // result of the last of them
+	prog    *Program
+	args    [][]arg
+	home    []ir.ValueID        // the value whose memory a value shares
+	views   map[ir.ValueID]view // of values that do not lie dense
+	// inPlace are values written where the operator that reads them wants them.
+	inPlace map[ir.ValueID]bool
+	uses    []int                // of each value
+	user    []int                // the last operator that uses it
+	failed  error                // of a copy that a kernel needed
+	spans   map[ir.ValueID]*span // by root
+	known   map[[sha256.Size]byte]int64
+	data    bytes.Buffer // constants
 	// Where described constants lie, from the end of data on, and how long they are.
 	outlines map[outline]int64
 	outlined int64
@@ -180,9 +201,6 @@ func (l *lowering) launch(s gen.Spec, args ...arg) error {
 	l.args = append(l.args, args)
 	return nil
 }
-
-// value is the argument for a value's memory.
-func (l *lowering) value(id ir.ValueID) arg { return arg{value: l.home[id]} }
 
 // result is the argument for the result of the operator being lowered and its
 // chain.
@@ -229,12 +247,6 @@ func (l *lowering) words(ws []int32) arg {
 
 // unused is the argument for a parameter that a kernel does not read.
 func (l *lowering) unused() arg { return arg{value: ir.NoValue, table: Place{Buffer: Constants}} }
-
-// alias makes the operator's result share its operand's memory.
-func (l *lowering) alias() error {
-	l.home[l.op.Out] = l.home[l.op.In[0]]
-	return nil
-}
 
 // finish assigns memory and resolves the arguments.
 func (l *lowering) finish() (*Program, error) {

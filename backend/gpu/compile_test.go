@@ -209,7 +209,7 @@ func TestRegisters(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Outputs = []ir.ValueID{y}
-		p, err := compile(g, a, always(tile))
+		p, err := compile(g, a, always(tile), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,9 @@
 // Compile (compile.go) lowers each operator of a fixed-point graph to a launch of
 // a kernel of package kernel (lower_product.go, lower_code.go, lower_move.go,
 // lower_float.go), with the element-wise operators that follow it in the same
-// kernel (chain.go) and, for products, the tile that is expected to be fastest
-// (tile.go). Tensors get places in one arena by live range (arena.go). The result
+// kernel (chain.go), operands and results where transposes, slices and
+// concatenations leave them (views.go) and, for products, the tile that is expected to
+// be fastest (tile.go). Tensors get places in one arena by live range (arena.go). The result
 // is a Program (program.go): launches, constants, LLVM IR; llc makes PTX of it
 // (llc.go), and it is written as files (files.go). docs/gpu.md has the format.
 //

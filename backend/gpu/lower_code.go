@@ -41,24 +41,30 @@ func (l *lowering) binary() error {
 	if err != nil {
 		return err
 	}
-	a, b, y := g.Type(op.In[0]).Shape, g.Type(op.In[1]).Shape, g.Type(op.Out).Shape
+	y := g.Type(op.Out).Shape
+	a, b, to := l.readView(op.In[0]), l.readView(op.In[1]), l.destination()
 	s := gen.Binary{
-		Nest:  gen.NewNest(y, []int{0, 0, 0}, gen.RowMajor(y), gen.Broadcast(a, y), gen.Broadcast(b, y)),
+		Nest: gen.NewNest(y, []int{to.base, a.base, b.base}, to.strides,
+			broadcast(g.Type(op.In[0]).Shape, a.strides, y), broadcast(g.Type(op.In[1]).Shape, b.strides, y)),
 		Arith: arith,
 	}
 	if s.Then, err = l.steps(); err != nil {
 		return err
 	}
-	return l.launchChain(s, l.value(op.In[0]), l.value(op.In[1]))
+	return l.launchChainTo(to.at(), s, a.at(), b.at())
 }
 
 func (l *lowering) lut() error {
-	x := l.g.Type(l.op.In[0])
+	x, from, to := l.g.Type(l.op.In[0]), l.readView(l.op.In[0]), l.destination()
 	steps, err := l.steps()
 	if err != nil {
 		return err
 	}
-	return l.launchChain(gen.Table{N: x.Numel(), In: codes(x), Out: codes(l.g.Type(l.op.Out)), Then: steps}, l.value(l.op.In[0]), l.value(l.op.In[1]))
+	s := gen.Table{
+		Nest: gen.NewNest(x.Shape, []int{to.base, from.base}, to.strides, from.strides),
+		In:   codes(x), Out: codes(l.g.Type(l.op.Out)), Then: steps,
+	}
+	return l.launchChainTo(to.at(), s, from.at(), l.value(l.op.In[1]))
 }
 
 // channels describes the quantisation axis of a type.
@@ -259,6 +265,7 @@ func (l *lowering) softmax() error {
 	}
 	s := gen.Softmax{
 		Rows: x.Numel() / n, N: n, In: codes(x), OutSigned: codes(y).Signed, C: p.C,
+		Warps: gen.RowWarps(x.Numel()/n, n, int(l.gpu.SMs.Value)),
 		Range: gen.Range{Zero: p.ZY, Lo: int32(p.Lo), Hi: int32(p.Hi)},
 	}
 	return l.launch(s, l.value(l.op.In[0]), l.constant(table), l.result())

@@ -76,6 +76,9 @@ func (l *lowering) float() error {
 	case ir.Softmax, ir.LogSoftmax:
 		a := op.Attr.(*ir.AxisAttr).Axis
 		s := gen.FloatSoftmax{Outer: ir.Numel(x.Shape[:a]), N: x.Shape[a], Inner: ir.Numel(x.Shape[a+1:]), Log: op.Kind == ir.LogSoftmax}
+		if s.Inner == 1 && s.N >= 32 {
+			s.Warps = gen.RowWarps(s.Outer, s.N, int(l.gpu.SMs.Value))
+		}
 		return l.launch(s, l.value(op.In[0]), l.result())
 	}
 	if a, ok := op.Attr.(*ir.LRNAttr); ok {

@@ -10,49 +10,16 @@ import (
 	"situ/ir"
 )
 
-// selection launches a copy in which the result element at an index is the
-// operand's element at that index of another layout.
-func (l *lowering) selection() error {
-	x, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.Out)
-	strides, base := gen.RowMajor(x.Shape), 0
-	from := make([]int, len(y.Shape))
-	switch a := l.op.Attr.(type) {
-	case *ir.PermAttr:
-		for i, p := range a.Perm {
-			from[i] = strides[p]
-		}
-	case *ir.SliceAttr:
-		for i, s := range strides {
-			base += a.Starts[i] * s
-			from[i] = a.Steps[i] * s
-		}
-	case *ir.ShapeAttr: // expand
-		from = gen.Broadcast(x.Shape, y.Shape)
-	}
-	return l.copy(y.Shape, l.op.In[0], layout{0, gen.RowMajor(y.Shape)}, layout{base, from})
-}
-
-// layout addresses elements: a first one and the distance between neighbours in
-// each dimension.
-type layout struct {
-	base    int
-	strides []int
-}
-
-// copy launches a copy of shape elements from x to the result.
-func (l *lowering) copy(shape []int, x ir.ValueID, to, from layout) error {
-	s := gen.Copy{Nest: gen.NewNest(shape, []int{to.base, from.base}, to.strides, from.strides), Elem: elemBytes(l.g.Type(x).DType)}
-	return l.launch(s, l.value(x), l.result())
-}
-
+// concat copies those operands that were not written where they belong.
 func (l *lowering) concat() error {
-	y := l.g.Type(l.op.Out)
 	axis := l.op.Attr.(*ir.AxisAttr).Axis
-	to := layout{0, gen.RowMajor(y.Shape)}
+	to := l.destination()
 	for _, id := range l.op.In {
 		x := l.g.Type(id).Shape
-		if err := l.copy(x, id, to, layout{0, gen.RowMajor(x)}); err != nil {
-			return err
+		if !l.inPlace[id] {
+			if err := l.copy(x, l.readView(id), to); err != nil {
+				return err
+			}
 		}
 		to.base += x[axis] * to.strides[axis]
 	}

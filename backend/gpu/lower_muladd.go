@@ -12,13 +12,15 @@ func (l *lowering) mulAdd() error {
 	var args []arg
 	var scales [4]float64
 	s := gen.MulAdd{Range: codeRange(y, nil)}
-	strides := [][]int{gen.RowMajor(y.Shape)}
+	to := l.destination()
+	bases, strides := []int{to.base}, [][]int{to.strides}
 	for i, id := range l.op.In {
 		t := l.g.Type(id)
 		scales[i] = float64(t.Quant.Scale[0])
 		s.In[i], s.Zero[i] = codes(t), t.Quant.Zero[0]
-		strides = append(strides, gen.Broadcast(t.Shape, y.Shape))
-		args = append(args, l.value(id))
+		x := l.readView(id)
+		bases, strides = append(bases, x.base), append(strides, broadcast(t.Shape, x.strides, y.Shape))
+		args = append(args, x.at())
 	}
 	if l.op.Attr.(*ir.MulAddAttr).Subtract {
 		scales[2] = -scales[2]
@@ -27,7 +29,7 @@ func (l *lowering) mulAdd() error {
 	if err != nil {
 		return err
 	}
-	s.Nest = gen.NewNest(y.Shape, make([]int, 5), strides...)
+	s.Nest = gen.NewNest(y.Shape, bases, strides...)
 	s.MAB, s.MCD, s.Shift = p.MAB, p.MCD, int(p.Shift)
-	return l.launch(s, append(args, l.result())...)
+	return l.launch(s, append(args, to.at())...)
 }

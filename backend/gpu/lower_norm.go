@@ -30,7 +30,7 @@ func (l *lowering) layerNorm() error {
 		return err
 	}
 	s := gen.Norm{
-		Rows: x.Numel() / n, N: n, RMS: a.RMS, In: codes(x), OutSigned: codes(y).Signed, Zero: x.Quant.Zero[0],
+		Rows: x.Numel() / n, N: n, RMS: a.RMS, Warps: gen.RowWarps(x.Numel()/n, n, int(l.gpu.SMs.Value)), In: codes(x), OutSigned: codes(y).Signed, Zero: x.Quant.Zero[0],
 		Eps: p.Eps, Shift: int(p.Shift), Range: gen.Range{Zero: p.ZY, Lo: int32(p.Lo), Hi: int32(p.Hi)},
 	}
 	return l.launch(s, l.value(l.op.In[0]), l.words(p.G), l.words(p.B), l.result())

@@ -314,37 +314,84 @@ func (l *lowering) matmul() error {
 	return l.pairs(m, k, n)
 }
 
-// pairs launches the products of a batch of matrices with another.
+// pairs launches the products of a batch of matrices with another. Operands and result
+// lie wherever rows, or columns of the right one, are whole.
 func (l *lowering) pairs(m, k, n int) error {
-	ta, tb, y := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1]), l.g.Type(l.op.Out).Shape
-	e, table, err := l.epilogue(nil, n)
+	g, op := l.g, l.op
+	ta, tb, y := g.Type(op.In[0]), g.Type(op.In[1]), g.Type(op.Out).Shape
+	e, table, err := l.pairEpilogue(n)
 	if err != nil {
 		return err
 	}
+	// matrix returns where an operand lies, its strides over rows and columns, and over
+	// the matrices of the result.
 	lead := y[:len(y)-2]
-	if ir.Numel(tb.Shape[:len(tb.Shape)-2]) == 1 { // one right matrix for all: the left ones are one tall matrix
-		m, lead = m*ir.Numel(lead), nil
+	matrix := func(shape []int, v view) (rows, cols int, each []int) {
+		r := len(shape) - 2
+		return v.strides[r], v.strides[r+1], broadcast(shape[:r], v.strides[:r], lead)
 	}
-	each := func(shape []int, size int) []int { // strides of matrices
-		if lead == nil {
-			return nil
-		}
-		s := gen.Broadcast(shape[:len(shape)-2], lead)
-		for i := range s {
-			s[i] *= size
-		}
-		return s
+	a, b, to := l.readView(op.In[0]), l.readView(op.In[1]), l.destination()
+	pitchA, step, eachA := matrix(ta.Shape, a)
+	if step != 1 && k > 1 {
+		l.value(op.In[0])
+		a = l.readView(op.In[0])
+		pitchA, _, eachA = matrix(ta.Shape, a)
 	}
+	stepK, stepN, eachB := matrix(tb.Shape, b)
+	if stepK != 1 && k > 1 && stepN != 1 && n > 1 {
+		l.value(op.In[1])
+		b = l.readView(op.In[1])
+		stepK, stepN, eachB = matrix(tb.Shape, b)
+	}
+	pitchY, _, eachY := matrix(y, to)
 	s := gen.MatMul{
-		Batch: gen.NewNest(lead, []int{0, 0, 0}, each(y, m*n), each(ta.Shape, m*k), each(tb.Shape, k*n)),
-		M:     m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e,
+		M: m, K: k, N: n, A: codes(ta), B: codes(tb), ZA: ta.Quant.Zero[0], ZB: tb.Quant.Zero[0], Out: e,
+		PitchA: pitchA, PitchB: stepK, PitchY: pitchY, BytesA: int(storedBytes(g.Type(a.root))), BytesB: int(storedBytes(g.Type(b.root))),
 	}
-	a, b := l.value(l.op.In[0]), l.value(l.op.In[1])
+	if (stepK == 1 || k == 1) && (stepN != 1 || n == 1 && k > 1) {
+		s.Turned, s.PitchB = true, stepN
+	}
+	if ir.Numel(tb.Shape[:len(tb.Shape)-2]) == 1 { // one right matrix for all: the left ones are one tall matrix
+		rows := gen.NewNest(append(slices.Clone(lead), m), []int{0, 0}, append(slices.Clone(eachY), pitchY), append(slices.Clone(eachA), pitchA))
+		if len(rows.Dims) == 1 {
+			s.M, s.PitchY, s.PitchA = rows.Dims[0], rows.Stride[0][0], rows.Stride[1][0]
+			lead, eachY, eachA, eachB = nil, nil, nil, nil
+		}
+	}
+	if s.M == 1 { // there is no next row
+		s.PitchA, s.PitchY = 0, 0
+	}
+	s.Batch = gen.NewNest(lead, []int{to.base, a.base, b.base}, eachY, eachA, eachB)
+	if s.M <= l.fewRows {
+		return l.launchChainTo(to.at(), gen.MatMulFew{MatMul: s}.Fit(int(l.gpu.SMs.Value)), a.at(), b.at(), table)
+	}
 	tensor := gen.MatMulTensor{MatMul: s}
 	if t, ok := l.choose(tensor.AsConv(), l.gpu); ok && s.Batch.Size() <= gen.MaxGroups {
 		tensor.Tile = t
 		pad := func(zero int32) arg { return l.constant(bytes.Repeat([]byte{byte(zero)}, 16)) }
-		return l.launchChain(tensor, a, b, pad(s.ZA), pad(s.ZB), table)
+		return l.launchChainTo(to.at(), tensor, a.at(), b.at(), pad(s.ZA), pad(s.ZB), table)
 	}
-	return l.launchChain(s, a, b, table)
+	return l.launchChainTo(to.at(), s, a.at(), b.at(), table)
+}
+
+// pairEpilogue is epilogue for a product of two activations, whose columns are all
+// alike: they have one scale and hardly ever a bias.
+func (l *lowering) pairEpilogue(n int) (e gen.Epilogue, table arg, err error) {
+	op := l.op
+	x, w, y := l.g.Type(op.In[0]), l.g.Type(op.In[1]), l.g.Type(op.Out)
+	if len(op.In) > 2 && op.In[2] != ir.NoValue || !w.Quant.IsPerTensor() {
+		return l.epilogue(nil, n)
+	}
+	e.Same = true
+	if y.DType == ir.I32 {
+		e.Sums = true
+		return e, l.unused(), nil
+	}
+	m, err := fixed.NewMultiplier(float64(x.Quant.Scale[0]) * float64(w.Quant.Scale[0]) / float64(y.Quant.Scale[0]))
+	if err != nil {
+		return e, arg{}, err
+	}
+	e.Scale, e.Range = scale(m), codeRange(y, actOf(op.Attr))
+	e.Then, err = l.steps()
+	return e, l.unused(), err
 }

@@ -25,14 +25,15 @@ type plan struct {
 	batch   float64
 	kernels []kernel
 
-	live []bool // the value depends on a graph input
-	uses []int  // of each value
-	home []int  // kernel that writes the value, −1: none (constants, inputs, views)
+	live    []bool  // the value depends on a graph input
+	uses    []int   // of each value
+	readers [][]int // operators that use the value
+	home    []int   // kernel that writes the value, −1: none (constants, inputs, views)
 }
 
 // newPlan fuses g into kernels.
 func newPlan(g *ir.Graph, batch int) *plan {
-	p := &plan{g: g, batch: float64(batch), uses: g.Uses(), live: make([]bool, len(g.Values)), home: make([]int, len(g.Values))}
+	p := &plan{g: g, batch: float64(batch), uses: g.Uses(), live: make([]bool, len(g.Values)), readers: make([][]int, len(g.Values)), home: make([]int, len(g.Values))}
 	for i := range p.home {
 		p.home[i] = -1
 	}
@@ -42,10 +43,17 @@ func newPlan(g *ir.Graph, batch int) *plan {
 	for i := range g.Ops {
 		op := &g.Ops[i]
 		for _, v := range op.In {
-			if v >= 0 && p.live[v] {
+			if v < 0 {
+				continue
+			}
+			p.readers[v] = append(p.readers[v], i)
+			if p.live[v] {
 				p.live[op.Out] = true
 			}
 		}
+	}
+	for i := range g.Ops {
+		op := &g.Ops[i]
 		if !p.live[op.Out] || p.isView(op) {
 			continue // constants are computed once, when the model is loaded
 		}
@@ -65,7 +73,8 @@ func newPlan(g *ir.Graph, batch int) *plan {
 }
 
 // isView reports whether op only renames memory: no kernel is launched for it. A
-// concatenation's operands are written in place by their producers.
+// concatenation's operands are written in place by their producers, and products of two
+// activations read and write transposed.
 func (p *plan) isView(op *ir.Op) bool {
 	switch op.Kind {
 	case ir.Reshape, ir.Reinterpret:
@@ -77,6 +86,8 @@ func (p *plan) isView(op *ir.Op) bool {
 			}
 		}
 		return true
+	case ir.Transpose:
+		return p.readStrided(op.Out) || p.isPair(p.g.DefOp(p.onlyUse(op.In[0])))
 	case ir.Slice:
 		for _, s := range op.Attr.(*ir.SliceAttr).Steps {
 			if s != 1 {
@@ -86,6 +97,25 @@ func (p *plan) isView(op *ir.Op) bool {
 		return true
 	}
 	return false
+}
+
+// isPair reports whether op, which may be nil, is a product of two activations: it
+// reads and writes wherever rows or columns lie together.
+func (p *plan) isPair(op *ir.Op) bool {
+	return op != nil && op.Kind == ir.MatMul && p.live[op.In[0]] && p.live[op.In[1]]
+}
+
+// readStrided reports whether only products of two activations read a value.
+func (p *plan) readStrided(v ir.ValueID) bool {
+	if slices.Contains(p.g.Outputs, v) || p.readers[v] == nil {
+		return false
+	}
+	for _, i := range p.readers[v] {
+		if op := &p.g.Ops[i]; !p.isPair(op) && !(op.Kind == ir.Reshape && p.readStrided(op.Out)) {
+			return false
+		}
+	}
+	return true
 }
 
 // fuseInto returns the kernel that op can be appended to, or −1: op is

@@ -51,6 +51,20 @@ func TestFusion(t *testing.T) {
 			y := b.Must(b.G.Add(ir.Concat, "cat", &ir.AxisAttr{Axis: 3}, b.Conv(x, 16, 1, 1, 1, false), b.Conv(x, 16, 3, 1, 1, false)))
 			return b.Conv(y, 8, 1, 1, 1, false)
 		}, []string{"conv2d", "conv2d", "conv2d"}},
+		{"products of activations read and write transposed", func(b *irtest.Net) ir.ValueID {
+			turn := func(x ir.ValueID, perm ...int) ir.ValueID {
+				return b.Must(b.G.Add(ir.Transpose, b.Name("turn"), &ir.PermAttr{Perm: perm}, x))
+			}
+			x := b.Input(1, 8, 4, 16)
+			q, k := b.Conv(x, 16, 1, 1, 1, false), b.Conv(x, 16, 1, 1, 1, false)
+			y := b.Must(b.G.AddTyped(ir.MatMul, "scores", nil, b.Code(1, 4, 8, 8), turn(q, 0, 2, 1, 3), turn(k, 0, 2, 3, 1)))
+			return turn(y, 0, 2, 1, 3)
+		}, []string{"conv2d", "conv2d", "matmul"}},
+		{"others do not", func(b *irtest.Net) ir.ValueID {
+			x := b.Conv(b.Input(1, 8, 4, 16), 16, 1, 1, 1, false)
+			x = b.Must(b.G.Add(ir.Transpose, "turn", &ir.PermAttr{Perm: []int{0, 2, 1, 3}}, x))
+			return b.Conv(x, 16, 3, 1, 1, false)
+		}, []string{"conv2d", "transpose", "conv2d"}},
 		{"constants are computed at load", func(b *irtest.Net) ir.ValueID {
 			c := b.G.AddConst("c", ir.Zeros(ir.F32, 8), nil)
 			c = b.Must(b.G.Add(ir.Exp, "e", nil, c))

@@ -153,13 +153,13 @@ func TestProducts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) (*ir.Graph, []*ir.Tensor){drawProduct, drawMatMul}).Draw(t, "draw")
 		g, in := draw(t)
-		choose := chooser(never)
+		choose, fewRows := chooser(never), rapid.SampledFrom([]int{0, gen.MaxFewRows}).Draw(t, "few rows")
 		if i := rapid.IntRange(0, len(tileShapes)).Draw(t, "tile"); i < len(tileShapes) {
 			tile := tileShapes[i]
 			tile.Stages = rapid.IntRange(2, 3).Draw(t, "stages")
 			choose = always(tile)
 		}
-		p, err := compile(g, a, choose)
+		p, err := compile(g, a, choose, fewRows)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -232,7 +232,7 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Outputs = []ir.ValueID{y}
-	p, err := compile(g, a, always(tileShapes[1]))
+	p, err := compile(g, a, always(tileShapes[1]), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

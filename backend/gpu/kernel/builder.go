@@ -315,6 +315,9 @@ func size(t types.Type) int {
 	case *types.IntType:
 		return int(t.BitSize+7) / 8
 	case *types.FloatType:
+		if t.Kind == types.FloatKindDouble {
+			return 8
+		}
 		return 4
 	case *types.VectorType:
 		return int(t.Len) * size(t.ElemType)
@@ -441,6 +444,12 @@ func (k *fn) barrier() { k.b.NewCall(k.m.intrinsic("llvm.nvvm.barrier0", types.V
 func (k *fn) shuffle(x val, mask int) val {
 	f := k.m.intrinsic("llvm.nvvm.shfl.sync.bfly.i32", types.I32, types.I32, types.I32, types.I32, types.I32)
 	return k.b.NewCall(f, k.i32(-1), x, k.i32(mask), k.i32(31))
+}
+
+// shuffleFrom returns x of a lane.
+func (k *fn) shuffleFrom(x, lane val) val {
+	f := k.m.intrinsic("llvm.nvvm.shfl.sync.idx.i32", types.I32, types.I32, types.I32, types.I32, types.I32)
+	return k.b.NewCall(f, k.i32(-1), x, lane, k.i32(31))
 }
 
 // blockThreads is the number of threads of a block of the kernels that compute

@@ -88,7 +88,7 @@ func (k *fn) lookup(table, v val, in, out Codes) val {
 	return k.loadCode(out, table, v)
 }
 
-// neighbours loads n 8-bit codes, 1, 2, 4 or 16, that lie together at a multiple
+// neighbours loads n 8-bit codes, 1, 2, 4, 8 or 16, that lie together at a multiple
 // of n.
 func (k *fn) neighbours(c Codes, p, off val, n int) []val {
 	if n == 1 {
@@ -103,9 +103,9 @@ func (k *fn) codesOf(w val, n int, signed bool) []val {
 	switch n {
 	case 2:
 		words[0] = k.zext(w, types.I32)
-	case 16:
+	case 8, 16:
 		words = nil
-		for i := range 4 {
+		for i := range n / 4 {
 			words = append(words, k.b.NewExtractElement(w, k.i32(i)))
 		}
 	}
@@ -116,7 +116,7 @@ func (k *fn) codesOf(w val, n int, signed bool) []val {
 	return out
 }
 
-// wordOf makes a word of the low bytes of 1, 2, 4 or 16 codes.
+// wordOf makes a word of the low bytes of 1, 2, 4, 8 or 16 codes.
 func (k *fn) wordOf(vs []val) val {
 	switch len(vs) {
 	case 1:
@@ -126,13 +126,14 @@ func (k *fn) wordOf(vs []val) val {
 	case 4:
 		return k.packBytes(vs)
 	}
-	var w val = constant.NewUndef(types.NewVector(4, types.I32))
-	for i := range 4 {
+	n := len(vs) / 4
+	var w val = constant.NewUndef(types.NewVector(uint64(n), types.I32))
+	for i := range n {
 		w = k.b.NewInsertElement(w, k.packBytes(vs[4*i:4*i+4]), k.i32(i))
 	}
 	return w
 }
 
-// storeCodes stores 1, 2, 4 or 16 neighbouring 8-bit codes at a multiple of their
+// storeCodes stores 1, 2, 4, 8 or 16 neighbouring 8-bit codes at a multiple of their
 // number.
 func (k *fn) storeCodes(p, off val, vs []val) { k.store(k.wordOf(vs), p, off) }

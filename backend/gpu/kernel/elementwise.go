@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 )
 
@@ -27,7 +28,7 @@ func (s Arith) compute(k *fn, a, b val) val {
 // Binary is Arith element by element, with broadcasting. Parameters: a, b, those
 // of the chain, y.
 type Binary struct {
-	Nest  Nest // y, a, b; y dense
+	Nest  Nest // y, a, b; with a chain that reads other tensors y is dense
 	Arith Arith
 	Then  Chain
 }
@@ -88,7 +89,7 @@ func (k *fn) codes(c Codes, p, off val, g int, dense bool) []val {
 // Table looks each 8-bit code up. Parameters: x, table (256 bytes, that of the
 // smallest code first), those of the chain, y.
 type Table struct {
-	N       int
+	Nest    Nest // y, x; with a chain that reads other tensors y is dense
 	In, Out Codes
 	Then    Chain
 }
@@ -99,26 +100,30 @@ func (s Table) Family() string { return "lut" }
 // Params implements Spec.
 func (s Table) Params() []string { return s.Then.with("x", "table") }
 
-func (s Table) group() int {
-	if s.N%4 == 0 {
-		return 4
+// group is how many codes a thread looks up.
+func (s Table) group() (Nest, int) {
+	if n, ok := s.Nest.grouped(4); ok {
+		return n, 4
 	}
-	return 1
+	return s.Nest, 1
 }
 
 // Launch implements Spec.
-func (s Table) Launch() Launch { return linear(s.N / s.group()) }
+func (s Table) Launch() Launch {
+	n, _ := s.group()
+	return linear(n.Size())
+}
 
 func (s Table) emit(k *fn) {
-	g := s.group()
-	k.each(s.N/g, func(i val) {
-		at := k.mul(i, g)
-		x := k.neighbours(s.In, k.params["x"], at, g)
+	n, g := s.group()
+	k.each(n.Size(), func(i val) {
+		at := k.offsets(n, i)
+		x := k.codes(s.In, k.params["x"], at[1], g, n.Stride[1][len(n.Dims)-1] != 0)
 		out := make([]val, g)
 		for j, v := range x {
 			out[j] = k.lookup(k.params["table"], v, s.In, s.Out)
 		}
-		k.storeCodes(k.params["y"], at, s.Then.apply(k, out, at))
+		k.storeCodes(k.params["y"], at[0], s.Then.apply(k, out, at[0]))
 	})
 }
 
@@ -126,6 +131,15 @@ func (s Table) emit(k *fn) {
 // is i / Inner % Count.
 type channelled struct {
 	Count, Inner int
+}
+
+// group is how many neighbours of n elements a thread takes: four where codes are bytes
+// and all of one channel.
+func (c channelled) group(n int, codes Codes) int {
+	if c.Count == 1 && n%4 == 0 && codes.Bytes == 1 {
+		return 4
+	}
+	return 1
 }
 
 func (k *fn) channel(c channelled, i val) val { return k.rem(k.div(i, c.Inner), c.Count) }
@@ -199,22 +213,39 @@ func (s Quantize) Family() string { return "quantize" }
 func (s Quantize) Params() []string { return []string{"x", "scales", "y"} }
 
 // Launch implements Spec.
-func (s Quantize) Launch() Launch { return linear(s.N) }
+func (s Quantize) Launch() Launch { return linear(s.N / s.group()) }
+
+// group is how many elements a thread converts.
+func (s Quantize) group() int { return s.Channels.group(s.N, s.Out) }
 
 func (s Quantize) emit(k *fn) {
-	k.each(s.N, func(i val) {
+	g := s.group()
+	k.each(s.N/g, func(i val) {
+		if g > 1 {
+			x := k.load(types.NewVector(uint64(g), types.Float), k.params["x"], k.mul(i, 4*g))
+			out := make([]val, g)
+			for j := range out {
+				out[j] = s.code(k, k.b.NewExtractElement(x, k.i32(j)), f32(s.Scale), k.i32(int(s.Range.Zero)))
+			}
+			k.storeCodes(k.params["y"], k.mul(i, g), out)
+			return
+		}
 		x := k.load(types.Float, k.params["x"], k.mul(i, 4))
 		scale, zero := f32(s.Scale), k.i32(int(s.Range.Zero))
 		if s.Channels.Count > 1 {
 			at := k.mul(k.channel(s.Channels, i), 8)
 			scale, zero = k.load(types.Float, k.params["scales"], at), k.load(types.I32, k.params["scales"], k.add(at, 4))
 		}
-		// Beyond ±2^17 any code of 16 bits is saturated, whatever the zero point.
-		const far = 1 << 17
-		y := k.clamp(k.nearest(k.b.NewFDiv(x, scale)), -far, far)
-		y = k.clamp(k.add(y, zero), s.Range.Lo, s.Range.Hi)
-		k.store(k.narrow(s.Out, y), k.params["y"], k.mul(i, s.Out.Bytes))
+		k.store(k.narrow(s.Out, s.code(k, x, scale, zero)), k.params["y"], k.mul(i, s.Out.Bytes))
 	})
+}
+
+// code is the code of one number.
+func (s Quantize) code(k *fn, x, scale, zero val) val {
+	// Beyond ±2^17 any code of 16 bits is saturated, whatever the zero point.
+	const far = 1 << 17
+	y := k.clamp(k.nearest(k.b.NewFDiv(x, scale)), -far, far)
+	return k.clamp(k.add(y, zero), s.Range.Lo, s.Range.Hi)
 }
 
 // Dequantize is (x − zero)·scale in float32: the difference is exact, then
@@ -235,10 +266,23 @@ func (s Dequantize) Family() string { return "dequantize" }
 func (s Dequantize) Params() []string { return []string{"x", "scales", "y"} }
 
 // Launch implements Spec.
-func (s Dequantize) Launch() Launch { return linear(s.N) }
+func (s Dequantize) Launch() Launch { return linear(s.N / s.group()) }
+
+// group is how many elements a thread converts.
+func (s Dequantize) group() int { return s.Channels.group(s.N, s.In) }
 
 func (s Dequantize) emit(k *fn) {
-	k.each(s.N, func(i val) {
+	g := s.group()
+	k.each(s.N/g, func(i val) {
+		if g > 1 {
+			var out val = constant.NewUndef(types.NewVector(uint64(g), types.Float))
+			for j, x := range k.neighbours(s.In, k.params["x"], k.mul(i, g), g) {
+				y := k.b.NewFMul(k.b.NewSIToFP(k.sub(x, int(s.Zero)), types.Float), f32(s.Scale))
+				out = k.b.NewInsertElement(out, y, k.i32(j))
+			}
+			k.store(out, k.params["y"], k.mul(i, 4*g))
+			return
+		}
 		var x val = k.loadCode(s.In, k.params["x"], k.mul(i, s.In.Bytes))
 		scale, zero := f32(s.Scale), k.i32(int(s.Zero))
 		if s.Channels.Count > 1 {

@@ -327,10 +327,11 @@ func (s FloatReduce) emit(k *fn) {
 }
 
 // FloatSoftmax is softmax, or its logarithm, along the middle dimension of
-// [Outer, N, Inner], a thread a lane. Parameters: x, y.
+// [Outer, N, Inner]: a thread a lane or, where Inner is 1, Warps a row. Parameters: x, y.
 type FloatSoftmax struct {
 	Outer, N, Inner int
 	Log             bool
+	Warps           int // 0 for a thread a lane
 }
 
 // Family implements Spec.
@@ -340,36 +341,60 @@ func (s FloatSoftmax) Family() string { return "float_softmax" }
 func (s FloatSoftmax) Params() []string { return []string{"x", "y"} }
 
 // Launch implements Spec.
-func (s FloatSoftmax) Launch() Launch { return linear(s.Outer * s.Inner) }
+func (s FloatSoftmax) Launch() Launch {
+	if s.Warps > 0 {
+		return rowLaunch(s.Outer, s.Warps)
+	}
+	return linear(s.Outer * s.Inner)
+}
 
 func (s FloatSoftmax) emit(k *fn) {
-	k.each(s.Outer*s.Inner, func(i val) {
-		c := k.split(i, s.Outer, s.Inner)
-		base := k.add(k.mul(c[0], s.N*s.Inner), c[1])
-		at := func(j val) val { return k.add(base, k.mul(j, s.Inner)) }
-		x := func(j val) val { return k.loadFloat(k.params["x"], at(j)) }
-		top := k.loop(s.N, []val{f64(math.Inf(-1))}, func(j val, c []val) []val {
-			v := x(j)
-			return []val{k.sel(k.fless(c[0], v), v, c[0])}
-		})[0]
-		sum := k.loop(s.N, []val{f64(0)}, func(j val, c []val) []val {
-			return []val{k.b.NewFAdd(c[0], k.exp(k.b.NewFSub(x(j), top)))}
-		})[0]
+	larger := func(a, b val) val { return k.sel(k.fless(a, b), b, a) }
+	plus := func(a, b val) val { return k.b.NewFAdd(a, b) }
+	// compute takes walks over the elements of a lane, each by its place, and what
+	// combines the results of several threads.
+	compute := func(walk func(init []val, f func(at, in val, c []val) []val) []val, all func(vs []val, combine func(a, b val) val) []val) {
+		x := func(at val) val { return k.loadFloat(k.params["x"], at) }
+		top := all(walk([]val{f64(math.Inf(-1))}, func(at, _ val, c []val) []val {
+			return []val{larger(c[0], x(at))}
+		}), larger)[0]
+		sum := all(walk([]val{f64(0)}, func(at, in val, c []val) []val {
+			e := k.exp(k.b.NewFSub(x(at), top))
+			if in != nil {
+				e = k.sel(in, e, f64(0))
+			}
+			return []val{plus(c[0], e)}
+		}), plus)[0]
 		var l val
 		if s.Log {
 			l = k.log(sum)
 		}
-		k.loop(s.N, nil, func(j val, c []val) []val {
-			d := k.b.NewFSub(x(j), top)
+		walk(nil, func(at, in val, c []val) []val {
+			d := k.b.NewFSub(x(at), top)
 			y := val(nil)
 			if s.Log {
 				y = k.b.NewFSub(d, l)
 			} else {
 				y = k.b.NewFDiv(k.exp(d), sum)
 			}
-			k.storeFloat(y, k.params["y"], at(j))
+			k.when(in, func() { k.storeFloat(y, k.params["y"], at) })
 			return c
 		})
+	}
+	if s.Warps > 0 {
+		k.eachRow(s.Outer, s.N, 1, s.Warps, func(r *row) {
+			compute(func(init []val, f func(at, in val, c []val) []val) []val {
+				return r.walk(init, func(_ int, at, in val, _ int, c []val) []val { return f(at, in, c) })
+			}, r.all)
+		})
+		return
+	}
+	k.each(s.Outer*s.Inner, func(i val) {
+		c := k.split(i, s.Outer, s.Inner)
+		base := k.add(k.mul(c[0], s.N*s.Inner), c[1])
+		compute(func(init []val, f func(at, in val, c []val) []val) []val {
+			return k.loop(s.N, init, func(j val, c []val) []val { return f(k.add(base, k.mul(j, s.Inner)), nil, c) })
+		}, func(vs []val, _ func(a, b val) val) []val { return vs })
 	})
 }
 

@@ -19,14 +19,17 @@ var (
 	half   = Scale{M: 1 << 30, Shift: 31}
 	chain  = Chain{{Kind: Lookup, In: i8, Out: u8}, {Kind: Combine, Arith: Arith{A: u8, B: i8, MA: 3, MB: 5, Shift: 4, Out: codes8}}, {Kind: Rescale, Scale: half, Range: codes8}}
 	small4 = Tile{WarpsM: 2, WarpsN: 2, M16: 1, N8: 2, Stages: 2}
-	matmul = MatMul{Batch: NewNest([]int{2}, []int{0, 0, 0}, []int{96}, []int{80}, []int{120}), M: 8, K: 10, N: 12, A: u8, B: i8, ZA: 3, ZB: -4, Out: Epilogue{Range: codes8}}
+	matmul = MatMul{Batch: NewNest([]int{2}, []int{0, 0, 0}, []int{96}, []int{80}, []int{120}), M: 8, K: 10, N: 12, A: u8, B: i8, ZA: 3, ZB: -4, Out: Epilogue{Range: codes8},
+		PitchA: 10, PitchB: 12, PitchY: 12, BytesA: 160, BytesB: 240}
+	columns = MatMul{Batch: NewNest([]int{2}, []int{0, 0, 0}, []int{96}, []int{80}, []int{120}), M: 8, K: 10, N: 12, A: u8, B: i8, ZA: 3, Out: Epilogue{Range: codes8, Same: true, Scale: half},
+		PitchA: 10, PitchB: 10, PitchY: 12, Turned: true, BytesA: 160, BytesB: 240}
 )
 
 // samples has a Spec of every generator.
 var samples = []Spec{
 	Binary{Nest: flat, Arith: Arith{A: i8, B: u8, MA: 1, MB: 2, Shift: 3, Out: codes8}, Then: chain},
 	Binary{Nest: flat, Arith: Arith{A: i8, B: u8, Mul: true, Scale: half, Out: codes8}},
-	Table{N: 24, In: i8, Out: u8, Then: chain},
+	Table{Nest: NewNest([]int{24}, []int{0, 0}, []int{1}, []int{1}), In: i8, Out: u8, Then: chain},
 	Requantize{N: 24, In: Codes{4, true}, Out: i8, Channels: Channels(4, 6), Range: codes8},
 	Quantize{N: 24, Out: i8, Channels: Channels(1, 1), Scale: 0.1, Range: codes8},
 	Dequantize{N: 24, In: Codes{4, true}, Channels: Channels(4, 6)},
@@ -39,9 +42,9 @@ var samples = []Spec{
 	Pool{Window: window, Codes: u8, Mean: true, Varies: true, Count: [4]int{0, 5, 0, 6}, Range: codes8},
 	Reduce{Op: Sum, Kept: NewNest([]int{4}, []int{0}, []int{70}), Over: NewNest([]int{70}, []int{0}, []int{1}), Codes: i8, Scale: half, Range: codes8},
 	Reduce{Op: Max, Kept: NewNest([]int{4}, []int{0}, []int{1}), Over: NewNest([]int{6}, []int{0}, []int{4}), Codes: i8, Range: codes8},
-	Softmax{Rows: 3, N: 40, In: i8, C: 1 << 22, Range: Range{Hi: 255}},
+	Softmax{Rows: 3, N: 40, In: i8, C: 1 << 22, Range: Range{Hi: 255}, Warps: 1},
 	MulAdd{Nest: NewNest([]int{4, 6}, make([]int, 5), []int{6, 1}, []int{6, 1}, []int{0, 1}, []int{1, 0}, []int{6, 1}), In: [4]Codes{i8, u8, i8, u8}, MAB: 1 << 29, MCD: -3, Shift: 40, Range: codes8},
-	Norm{Rows: 3, N: 40, In: i8, OutSigned: true, Zero: -3, Eps: 1 << 20, Shift: 45, Range: Range{Zero: 128, Hi: 255}},
+	Norm{Rows: 3, N: 40, In: i8, OutSigned: true, Zero: -3, Eps: 1 << 20, Shift: 45, Range: Range{Zero: 128, Hi: 255}, Warps: 2},
 	Conv{Window: window, O: 6, Groups: 2, X: i8, Out: Epilogue{Range: codes8, Then: chain}},
 	Conv{Window: window, O: 6, Groups: 1, X: u8, Out: Epilogue{Sums: true}, ZeroPoints: true},
 	Conv{Window: window, O: 6, Groups: 1, X: u8, Out: Epilogue{Sums: true}, Form: Form{Nibbles: true, Blocks: true}},
@@ -51,6 +54,9 @@ var samples = []Spec{
 	ConvTensor{Window: window, O: 16, Groups: 1, X: i8, Out: Epilogue{Range: codes8}, Form: Form{Nibbles: true, Blocks: true}, Tile: small4},
 	matmul,
 	MatMulTensor{MatMul: matmul, Tile: small4},
+	MatMulTensor{MatMul: columns, Tile: small4},
+	MatMulFew{MatMul: matmul, Warps: 2, Wide: 4},
+	MatMulFew{MatMul: columns, Warps: 4, Groups: 2},
 	Cast{N: 24, From: Number{Bytes: 8, Signed: true}, To: Number{Bytes: 4, Float: true}},
 	IntBinary{Nest: flat, Op: IntMul, Type: Number{Bytes: 8, Signed: true}},
 	IntReduce{Op: Max, Kept: NewNest([]int{4}, []int{0}, []int{6}), Over: NewNest([]int{6}, []int{0}, []int{1}), Type: Number{Bytes: 2}},

@@ -9,8 +9,9 @@ import (
 // Parameters: a, b, padA and padB (16 bytes of the zero point of each), table,
 // those of the chain, y.
 //
-// The tensor cores want b by columns; it lies by rows, so that its tiles are
-// turned in registers, four by four bytes, on their way to shared memory. Zero
+// The tensor cores want b by columns. Where it lies so, it is copied as a is; by rows
+// its tiles are turned in registers, four by four bytes, on their way to shared
+// memory. Zero
 // points are taken out with the sums of the rows of a and of the columns of b,
 // which are products with ones: Σ(a−p)(b−q) = Σab − q·Σa − p·Σb + K·p·q.
 type MatMulTensor struct {
@@ -49,6 +50,27 @@ func (s MatMulTensor) conv() ConvTensor {
 	}
 }
 
+// whole limits a piece to a divisor of n, so that none is part of an operand and part
+// of what stands for it outside.
+func whole(piece, n int) int {
+	for _, b := range []int{16, 4} {
+		if piece >= b && n%b == 0 {
+			return b
+		}
+	}
+	return 1
+}
+
+// strided is how the operands lie.
+func (s MatMulTensor) strided() strided {
+	y := s.aligned(0, s.PitchY)
+	d := strided{xPitch: s.PitchA, yPitch: s.PitchY, copied: whole(s.pieceA(), s.K), pairs: s.N%2 == 0 && y >= 4}
+	if p := whole(y, s.N); p > 1 && !s.Out.Sums {
+		d.stored = p
+	}
+	return d
+}
+
 func (s MatMulTensor) emit(k *fn) {
 	e := newTensorEmitter(k, s.conv())
 	matrix := k.i32(0)
@@ -60,6 +82,7 @@ func (s MatMulTensor) emit(k *fn) {
 	e.x, e.pad = k.params["a"], k.params["padA"]
 	e.channel = func(col val) val { return col }
 	e.right = &rightTile{MatMulTensor: s, Codes: s.B, at: at[2]}
+	e.strided = s.strided()
 	e.prepareX()
 	e.right.prepare(e)
 	acc := e.sums()
@@ -74,6 +97,8 @@ type rightTile struct {
 	Codes Codes
 	at    val // where b begins
 	parts []rightPart
+	rows  []val // where the thread's columns begin, where b lies by columns
+	to    []val // where their pieces go in the first buffer
 }
 
 // rightPart is four by four bytes of a tile that a thread turns.
@@ -86,6 +111,10 @@ type rightPart struct {
 // prepare finds the thread's parts: of 32 neighbours, eight lie side by side, a
 // whole sector, and four below each other.
 func (r *rightTile) prepare(e *tensorEmitter) {
+	if r.Turned {
+		r.prepareColumns(e)
+		return
+	}
 	k, t := e.k, e.Tile
 	const below = 4
 	for j := range t.Cols() * TileK / 16 / t.Threads() {
@@ -103,6 +132,10 @@ func (r *rightTile) prepare(e *tensorEmitter) {
 
 // fill copies the tile of b that begins at row at into the buffer at stage.
 func (r *rightTile) fill(e *tensorEmitter, at, stage val) {
+	if r.Turned {
+		r.fillColumns(e, at, stage)
+		return
+	}
 	k := e.k
 	for _, p := range r.parts {
 		var words []val
@@ -120,10 +153,58 @@ func (r *rightTile) fill(e *tensorEmitter, at, stage val) {
 	}
 }
 
+// piece is how many bytes of a column are copied at once.
+func (r *rightTile) piece() int { return whole(r.pieceB(), r.K) }
+
+// prepareColumns finds the columns whose pieces the thread copies: the same rows of
+// several columns. Columns beyond the last repeat it, and are not stored.
+func (r *rightTile) prepareColumns(e *tensorEmitter) {
+	k, t := e.k, e.Tile
+	size := max(r.piece(), 4)
+	perColumn := TileK / size
+	row := k.mul(k.rem(e.tid, perColumn), size)
+	step := t.Threads() / perColumn
+	for j := range t.Cols() / step {
+		c := k.add(k.div(e.tid, perColumn), j*step)
+		n := k.add(e.n0, c)
+		if r.N%t.Cols() != 0 {
+			n = k.min(n, r.N-1)
+		}
+		r.rows = append(r.rows, k.add(r.at, k.mul(n, r.PitchB)))
+		r.to = append(r.to, k.add(e.base, k.inBuffer(k.add(c, t.Rows()), row)))
+	}
+}
+
+// fillColumns is fill where b lies by columns.
+func (r *rightTile) fillColumns(e *tensorEmitter, at, stage val) {
+	k, b := e.k, e.k.params["b"]
+	size := r.piece()
+	at = k.add(at, k.mul(k.rem(e.tid, TileK/max(size, 4)), max(size, 4)))
+	source := func(j, i int) val {
+		pos := k.add(at, i)
+		p := k.at(b, k.add(r.rows[j], pos))
+		if r.K%TileK != 0 {
+			p = k.sel(k.cmp(enum.IPredULT, pos, r.K), p, k.params["padB"])
+		}
+		return p
+	}
+	for j, to := range r.to {
+		if size > 1 {
+			k.copyAsync(k.add(to, stage), k.bits(source(j, 0)), size)
+			continue
+		}
+		var codes []val
+		for i := range 4 {
+			codes = append(codes, k.zext(k.load(types.I8, source(j, i), 0), types.I32))
+		}
+		k.store(k.packBytes(codes), k.b.NewIntToPtr(k.add(to, stage), pointer(types.I32, spaceShared)), 0)
+	}
+}
+
 // word returns four neighbours of a row of b, or of its zero point.
 func (r *rightTile) word(e *tensorEmitter, row, col, in val) val {
 	k := e.k
-	from := k.add(r.at, k.add(k.mul(row, r.N), col))
+	from := k.add(r.at, k.add(k.mul(row, r.PitchB), col))
 	load := func(t types.Type, i int) val {
 		in := in
 		if r.N%r.Tile.Cols() != 0 {
@@ -135,7 +216,7 @@ func (r *rightTile) word(e *tensorEmitter, row, col, in val) val {
 		}
 		return k.load(t, p, 0)
 	}
-	if r.N%4 == 0 {
+	if r.N%4 == 0 && r.aligned(2, r.PitchB) >= 4 {
 		return load(types.I32, 0)
 	}
 	w := k.i32(0)

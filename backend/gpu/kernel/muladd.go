@@ -7,7 +7,7 @@ import (
 // MulAdd is the sum of two products of 8-bit codes element by element, with
 // broadcasting. Parameters: a, b, c, d, y.
 type MulAdd struct {
-	Nest     Nest // y, a, b, c, d; y dense
+	Nest     Nest // y, a, b, c, d
 	In       [4]Codes
 	Zero     [4]int32
 	MAB, MCD int32 // see internal/fixed.MulAddParams

@@ -78,6 +78,12 @@ func (n Nest) Size() int {
 	return size
 }
 
+// multiples reports whether the element at every index of operand p is at a multiple
+// of some number.
+func (n Nest) multiples(p, of int) bool {
+	return n.Base[p]%of == 0 && !slices.ContainsFunc(n.Stride[p], func(s int) bool { return s%of != 0 })
+}
+
 // grouped returns the nest over groups of g neighbours of the last dimension, and
 // whether it exists: all operands walk that dimension by 1, or stand still, and
 // groups start at multiples of g. Strides stay in elements.

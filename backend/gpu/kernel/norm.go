@@ -5,8 +5,8 @@ import (
 	"github.com/llir/llvm/ir/types"
 )
 
-// Norm is the integer normalisation of internal/fixed over rows of N 8-bit codes,
-// a warp a row. Parameters: x, g and b (N int32 each), y.
+// Norm is the integer normalisation of internal/fixed over rows of N 8-bit codes.
+// Parameters: x, g and b (N int32 each), y.
 type Norm struct {
 	Rows, N   int
 	RMS       bool
@@ -16,6 +16,7 @@ type Norm struct {
 	Eps       uint64
 	Shift     int
 	Range     Range // of unsigned codes
+	Warps     int   // of a row
 }
 
 // Constants of internal/fixed.NormParams.
@@ -32,46 +33,93 @@ func (s Norm) Family() string { return "norm" }
 func (s Norm) Params() []string { return []string{"x", "g", "b", "y"} }
 
 // Launch implements Spec.
-func (s Norm) Launch() Launch { return linear(32 * s.Rows) }
+func (s Norm) Launch() Launch { return rowLaunch(s.Rows, s.Warps) }
 
 func (s Norm) emit(k *fn) {
-	k.each(32*s.Rows, func(thread val) {
-		lane := k.and(thread, 31)
-		base := k.mul(k.div(thread, 32), s.N)
-		code := func(i val) val { return k.sub(k.loadCode(s.In, k.params["x"], k.add(base, i)), int(s.Zero)) }
-		// Sums of at most 2^16 codes and squares fit 32 bits, squares without a sign.
-		sums := k.column(s.N, lane, []val{k.i32(0), k.i32(0)}, func(i val, c []val) []val {
-			d := code(i)
-			return []val{k.add(c[0], d), k.add(c[1], k.mul(d, d))}
-		})
-		for mask := 16; mask > 0; mask /= 2 {
-			for i := range sums {
-				sums[i] = k.add(sums[i], k.shuffle(sums[i], mask))
+	k.eachRow(s.Rows, s.N, codesAtOnce(s.N), s.Warps, func(r *row) {
+		// Sums of at most 2^16 codes less their zero point fit 32 bits, those of squares
+		// without a sign.
+		x, z := k.params["x"], int(s.Zero)
+		sums := r.walk([]val{k.i32(0), k.i32(0)}, func(_ int, at, in val, n int, c []val) []val {
+			if n == 1 {
+				d := k.orZero(in, k.sub(k.loadCode(s.In, x, at), z))
+				return []val{k.add(c[0], d), k.add(c[1], k.mul(d, d))}
 			}
+			w := k.load(types.I32, x, at)
+			if !s.In.Signed {
+				w = k.xor(w, -0x7f7f7f80) // 128 less
+			}
+			w = k.orZero(in, w)
+			return []val{k.dp4a(true, w, k.i32(ones), c[0]), k.dp4a(true, w, w, c[1])}
+		})
+		sums = r.all(sums, func(a, b val) val { return k.add(a, b) })
+		if r.piece == 4 {
+			if !s.In.Signed {
+				z -= 128
+			}
+			// Of codes c: Σ(c−z) = Σc − N·z and Σ(c−z)² = Σc² − 2·z·Σc + N·z².
+			sums[1] = k.add(k.sub(sums[1], k.mul(sums[0], 2*z)), int(int32(s.N*z*z)))
+			sums[0] = k.sub(sums[0], s.N*z)
 		}
 		sum, square := k.sext(sums[0], types.I64), k.zext(sums[1], types.I64)
 		if s.RMS {
 			sum = k.i64(0)
 		}
 		v := k.sub(k.mul(square, s.N), k.mul(sum, sum))
-		r, half := k.inverseRoot(k.add(k.shl(v, normFrac), k.i64(int64(s.Eps))))
-		down := k.sub(k.i64(35), half)
-		k.column(s.N, lane, nil, func(i val, c []val) []val {
-			a := k.sub(k.mul(k.sext(code(i), types.I64), s.N), sum)
-			h := k.roundShift64(k.mul(a, r), down)
-			factor := func(name string) val {
-				return k.sext(k.load(types.I32, k.params[name], k.mul(i, 4)), types.I64)
+		inverse, half := k.inverseRoot(k.add(k.shl(v, normFrac), k.i64(int64(s.Eps))))
+		// (N·d − sum)·r is code·step − least for codes as they lie. Rounded it is below
+		// √N·2^20.
+		step, down := k.mul(inverse, s.N), k.sub(k.i64(35), half)
+		least := k.mul(k.add(sum, s.N*int(s.Zero)), inverse)
+		unit := k.shl(k.i64(1), down)
+		cut, start := k.sub(unit, 1), k.sub(k.lshr(unit, 1), least)
+		r.walk(nil, func(_ int, at, in val, n int, none []val) []val {
+			codes := k.neighbours(s.In, x, at, n)
+			column := k.mul(k.sub(at, r.base), 4)
+			factors := func(name string) []val {
+				if n == 1 {
+					return []val{k.load(types.I32, k.params[name], column)}
+				}
+				v := k.load(word(4*n), k.params[name], column)
+				out := make([]val, n)
+				for i := range out {
+					out[i] = k.b.NewExtractElement(v, k.i32(i))
+				}
+				return out
 			}
-			y := k.roundShift64(k.add(k.mul(h, factor("g")), k.shl(factor("b"), normUnit)), k.i64(int64(s.Shift)))
-			lo, hi := int(s.Range.Lo)-int(s.Range.Zero), int(s.Range.Hi)-int(s.Range.Zero)
-			q := k.add(k.trunc(k.min(k.max(y, lo), hi), types.I32), int(s.Range.Zero))
-			if s.OutSigned {
-				q = k.xor(q, 128)
+			g, b := factors("g"), factors("b")
+			for i, c := range codes {
+				h := k.add(k.mul(k.sext(c, types.I64), step), start)
+				q := k.trunc(k.ashr(h, down), types.I32)
+				q = k.sel(k.cmp(enum.IPredEQ, k.and(h, cut), 0), k.and(q, -2), q)
+				y := k.add(k.mul(k.sext(q, types.I64), k.sext(g[i], types.I64)), k.shl(k.sext(b[i], types.I64), normUnit))
+				codes[i] = s.code(k, y)
 			}
-			k.store(k.trunc(q, types.I8), k.params["y"], k.add(base, i))
-			return c
+			k.when(in, func() { k.storeCodes(k.params["y"], at, codes) })
+			return none
 		})
 	})
+}
+
+// code is y/2^Shift rounded half to even, as a code.
+func (s Norm) code(k *fn, y val) val {
+	lo, hi, zero := int(s.Range.Lo)-int(s.Range.Zero), int(s.Range.Hi)-int(s.Range.Zero), int(s.Range.Zero)
+	var q val
+	if s.Shift >= highShift {
+		y = k.add(y, k.i64(1<<(s.Shift-1)))
+		upper := k.trunc(k.ashr(y, 32), types.I32)
+		rest := k.or(k.trunc(y, types.I32), k.and(upper, 1<<(s.Shift-highShift)-1))
+		q = k.ashr(upper, s.Shift-highShift)
+		q = k.sel(k.cmp(enum.IPredEQ, rest, 0), k.and(q, -2), q)
+		q = k.min(k.max(q, lo), hi)
+	} else {
+		q = k.trunc(k.min(k.max(k.roundShift64(y, k.i64(int64(s.Shift))), lo), hi), types.I32)
+	}
+	q = k.add(q, zero)
+	if s.OutSigned {
+		q = k.xor(q, 128)
+	}
+	return q
 }
 
 // inverseRoot returns ⌊2^61 / ⌊√(d·2^s)⌋⌋ and s/2 for the even s that puts d·2^s

@@ -15,6 +15,11 @@ type Epilogue struct {
 	High  bool // the form of the table
 	Range Range
 	Then  Chain // not of sums
+
+	// Same says that all channels are alike, and have Bias and Scale: there is no table.
+	Same  bool
+	Bias  int32
+	Scale Scale
 }
 
 // NewEpilogue returns an epilogue that rescales, and its table, for channels with
@@ -45,6 +50,9 @@ type channelParams struct {
 }
 
 func (e Epilogue) load(k *fn, channel val) channelParams {
+	if e.Same {
+		return channelParams{k.i32(int(e.Bias)), k.constantRescaling(e.Scale)}
+	}
 	at := k.mul(channel, 16)
 	table := k.params["table"]
 	if e.Sums {
@@ -296,41 +304,5 @@ func (s Depthwise) emit(k *fn) {
 			acc[j] = s.Out.finish(k, acc[j], s.Out.load(k, k.add(channel, j)))
 		}
 		s.Out.store(k, k.mul(i, g), acc...)
-	})
-}
-
-// MatMul is the product of two activations, for every matrix of a batch, one
-// result a thread. Parameters: a, b, table, those of
-// the chain, y.
-type MatMul struct {
-	Batch   Nest // elements before the matrix of y, a and b
-	M, K, N int
-	A, B    Codes
-	ZA, ZB  int32
-	Out     Epilogue // the table has one row for each column
-}
-
-// Family implements Spec.
-func (s MatMul) Family() string { return "matmul" }
-
-// Params implements Spec.
-func (s MatMul) Params() []string { return s.Out.Then.with("a", "b", "table") }
-
-// Launch implements Spec.
-func (s MatMul) Launch() Launch { return linear(s.Batch.Size() * s.M * s.N) }
-
-func (s MatMul) emit(k *fn) {
-	k.each(s.Batch.Size()*s.M*s.N, func(i val) {
-		c := k.split(i, s.Batch.Size(), s.M, s.N)
-		at := k.offsets(s.Batch, c[0])
-		a := k.add(at[1], k.mul(c[1], s.K))
-		b := k.add(at[2], c[2])
-		sum := k.repeat(s.K, []val{k.i32(0)}, func(j val, acc []val) []val {
-			x := k.sub(k.loadCode(s.A, k.params["a"], k.add(a, j)), int(s.ZA))
-			w := k.sub(k.loadCode(s.B, k.params["b"], k.add(b, k.mul(j, s.N))), int(s.ZB))
-			return []val{k.add(acc[0], k.mul(x, w))}
-		})[0]
-		y := k.add(k.add(at[0], k.mul(c[1], s.N)), c[2])
-		s.Out.store(k, y, s.Out.finish(k, sum, s.Out.load(k, c[2])))
 	})
 }

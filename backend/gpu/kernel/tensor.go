@@ -140,6 +140,7 @@ type tensorEmitter struct {
 	lane, warp val
 	m0, n0     val           // first row and column of the block
 	x, pad     val           // x, and what stands for it outside
+	strided                  // how x and y lie
 	xAt, yAt   val           // where x and y of the group, or matrix, begin
 	channel    func(val) val // the channel of a column
 	base       val           // shared memory
@@ -148,6 +149,14 @@ type tensorEmitter struct {
 	from       []val // the thread's pieces of weights in the first tile
 	to         []val // where they go in the first buffer
 	packed     packedTile
+}
+
+// strided says how the operands of a tensorEmitter lie.
+type strided struct {
+	xPitch, yPitch int  // elements from a row of x, and of y, to the next
+	copied         int  // bytes of x that are copied at once, see ConvTensor.chunk
+	stored         int  // results that are stored at once, see ConvTensor.piece
+	pairs          bool // two neighbouring results are
 }
 
 // tensorRow is a row whose pieces of x a thread copies.
@@ -175,6 +184,7 @@ func (s ConvTensor) emit(k *fn) {
 
 func newTensorEmitter(k *fn, s ConvTensor) *tensorEmitter {
 	e := &tensorEmitter{ConvTensor: s, k: k, tid: k.special("tid.x")}
+	e.strided = strided{s.Window.C, s.O, s.chunk(), s.piece(), s.O/s.Groups%2 == 0}
 	e.lane, e.warp = k.and(e.tid, 31), k.lshr(e.tid, 5)
 	e.place()
 	e.base = k.address(k.shared())
@@ -204,7 +214,7 @@ func (e *tensorEmitter) place() {
 // the same columns of several rows.
 func (e *tensorEmitter) prepareX() {
 	k, w := e.k, e.Window
-	piece := max(e.chunk(), 4)
+	piece := max(e.copied, 4)
 	perRow := TileK / piece
 	e.col = k.mul(k.rem(e.tid, perRow), piece)
 	step := e.Tile.Threads() / perRow
@@ -217,7 +227,7 @@ func (e *tensorEmitter) prepareX() {
 		p := k.split(m, w.N, w.OH, w.OW)
 		row := tensorRow{y0: k.first(w, 0, p[1]), x0: k.first(w, 1, p[2])}
 		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), e.xAt)
-		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), w.C))
+		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), e.xPitch))
 		row.to = k.add(e.base, k.inBuffer(r, e.col))
 		e.rows = append(e.rows, row)
 	}
@@ -288,7 +298,7 @@ func (e *tensorEmitter) fill(t, stage val) {
 	}
 	e.fillFactors(t, stage)
 	at = k.add(at, e.col)
-	if piece := e.chunk(); piece > 1 {
+	if piece := e.copied; piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
 		for _, r := range e.rows {
 			k.copyAsync(k.add(r.to, stage), k.bits(e.source(r, dy, dx, off, exists)), piece)
@@ -425,7 +435,7 @@ func (e *tensorEmitter) finish(acc []val) {
 	warpM, warpN := k.div(e.warp, t.WarpsN), k.rem(e.warp, t.WarpsN)
 	row := k.add(k.mul(warpM, 16*t.M16), k.lshr(e.lane, 2))
 	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), 2))
-	piece := e.piece()
+	piece := e.stored
 	if piece > 0 { // the last buffers are read before results take their place
 		k.barrier()
 	}
@@ -454,8 +464,8 @@ func (e *tensorEmitter) finish(acc []val) {
 					r = k.add(e.m0, r)
 					k.when(e.inRows(r), func() {
 						v0, v1 := e.Out.finish(k, s[0], p0), e.Out.finish(k, s[1], p1)
-						at := k.add(k.mul(r, e.O), k.add(e.yAt, k.add(e.n0, c)))
-						if og%2 == 0 {
+						at := k.add(k.mul(r, e.yPitch), k.add(e.yAt, k.add(e.n0, c)))
+						if e.pairs {
 							e.Out.store(k, at, v0, v1)
 							return
 						}
@@ -509,7 +519,7 @@ func (e *tensorEmitter) flush(piece int) {
 			from := k.add(e.base, k.add(k.mul(p[0], t.resultPitch()), col))
 			word := word(piece)
 			v := k.load(word, k.b.NewIntToPtr(from, pointer(word, spaceShared)), 0)
-			at := k.add(k.mul(r, e.O), k.add(e.yAt, k.add(e.n0, col)))
+			at := k.add(k.mul(r, e.yPitch), k.add(e.yAt, k.add(e.n0, col)))
 			if e.Out.Then != nil {
 				codes := k.codesOf(v, piece, e.Out.Range.Lo < 0)
 				v = k.wordOf(e.Out.Then.apply(k, codes, at))
