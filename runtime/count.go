@@ -272,7 +272,7 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 			n.TensorMACs += float64(o.Warps) * mmaMACs(o.Opcode)
 		case ptx.Dot:
 			n.DotMACs += 4 * float64(o.Threads)
-			n.Integer += float64(o.Threads)
+			n.Products += float64(o.Threads)
 		case ptx.Move, ptx.ParamLoad:
 			if strings.HasPrefix(o.Opcode, "mov.") || o.Class == ptx.ParamLoad {
 				n.Warps -= float64(o.Warps) // an assembler makes operands of them
@@ -280,7 +280,16 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 			}
 			n.Integer += float64(o.Threads)
 		case ptx.Integer, ptx.Convert, ptx.Compare:
-			n.Integer += float64(o.Threads) * words(o.Opcode)
+			switch op := o.Opcode; {
+			case op == "cvt.u32.u64": // the lower of two registers
+				n.Warps -= float64(o.Warps)
+			case strings.HasPrefix(op, "cvt.pack."):
+				n.Integer += narrowing * float64(o.Threads)
+			case strings.HasPrefix(op, "mul.") || strings.HasPrefix(op, "mad."):
+				n.Products += float64(o.Threads) * words(op)
+			default:
+				n.Integer += float64(o.Threads) * words(op)
+			}
 		case ptx.Float:
 			n.Float += float64(o.Threads)
 		case ptx.Special:
@@ -298,13 +307,20 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 // are 16 units for 128 lanes (CUDA programming guide).
 const special = 8
 
+// narrowing is how many times longer than an addition a conversion to bytes takes: the
+// 16 results a cycle of "all other type conversions" (CUDA programming guide).
+const narrowing = 4
+
 // words is how many 32-bit operations an integer instruction stands for: two for 64
-// bits, four for a product of 64 bits.
+// bits, and for products of 64 bits out of 32; four for a product of 64 bits.
 func words(opcode string) float64 {
-	if !strings.HasSuffix(opcode, "64") {
+	product := strings.HasPrefix(opcode, "mul.") || strings.HasPrefix(opcode, "mad.")
+	switch {
+	case product && strings.Contains(opcode, ".wide.") && strings.HasSuffix(opcode, "32"):
+		return 2
+	case !strings.HasSuffix(opcode, "64"):
 		return 1
-	}
-	if strings.HasPrefix(opcode, "mul.") || strings.HasPrefix(opcode, "mad.") {
+	case product:
 		return 4
 	}
 	return 2

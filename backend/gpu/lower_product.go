@@ -190,6 +190,7 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		}
 		copy(bias, ir.Data[int32](b))
 	}
+	most := l.mostOf(bias)
 	for c, s := range sums {
 		bias[c] -= x.Quant.Zero[0] * s
 	}
@@ -206,11 +207,33 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		}
 		scales[c] = scale(m)
 	}
-	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)))
+	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)), most)
 	if e.Then, err = l.steps(); err != nil {
 		return e, arg{}, err
 	}
 	return e, l.words(table), nil
+}
+
+// mostOf is how far from 0 a sum of the product being lowered can be, with its bias or
+// without.
+func (l *lowering) mostOf(bias []int32) int64 {
+	a, w := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1])
+	depth := a.Shape[len(a.Shape)-1]
+	if l.op.Kind == ir.Conv2D {
+		depth = ir.Numel(w.Shape[1:])
+	}
+	lo, hi := a.DType.IntRange()
+	wlo, whi := w.DType.IntRange()
+	weight := max(-wlo, whi)
+	if slices.ContainsFunc(w.Quant.Zero, func(z int32) bool { return z != 0 }) {
+		weight = whi - wlo
+	}
+	most := int64(depth) * (hi - lo) * weight << slices.Max(append([]uint8{0}, w.Quant.Shift...))
+	add := int64(0)
+	for _, b := range bias {
+		add = max(add, max(int64(b), -int64(b)))
+	}
+	return most + add
 }
 
 // actOf returns the activation of an attribute struct, nil when it has none.

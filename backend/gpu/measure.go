@@ -72,7 +72,7 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 
 	c := cost{
 		macs: float64(l.MACs), issued: n.TensorMACs, insts: n.Warps, macFJ: m.Tensor.Int8EnergyFJ.Value,
-		ops:      n.Integer + n.Float,
+		ops:      n.Integer + n.Products + n.Float,
 		register: n.RegisterBytes, sharedRead: n.SharedRead + n.SharedWritten + n.Loaded, sharedFill: n.FromL2,
 		l2: n.FromL2 + n.ToL2, dram: dram,
 		sms:     busy / m.sms,
@@ -84,7 +84,11 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 	// issues one a scheduler and cycle at most.
 	warps := together * math.Ceil(float64(threads)/32)
 	issue := math.Min(m.Cores.Schedulers.Value, warps/m.Cores.Latency.Value)
-	c.lanesS = share / m.hz * max(n.Warps/issue, n.Integer/m.Cores.IntLanes.Value, n.Float/m.Cores.Lanes.Value)
+	// Integer products run in the lanes that also do half or all of the float32 ones,
+	// beside the rest of integer arithmetic: Nsight Compute's guide, pipelines alu, fma
+	// and fmaheavy.
+	c.lanesS = share / m.hz * max(n.Warps/issue, n.Integer/m.Cores.IntLanes.Value,
+		n.Products/m.Cores.IntLanes.Value, (n.Products+n.Float)/m.Cores.Lanes.Value)
 	// One wavefront a cycle, and sectors from L1 at the same width.
 	c.sharedS = share / m.hz * (n.Wavefronts + n.Loaded/m.Shared.BytesPerCycle.Value)
 	c.l2S = max(c.l2/m.l2, share*c.l2/m.port)

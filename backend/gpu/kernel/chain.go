@@ -88,7 +88,33 @@ func (k *fn) lookup(table, v val, in, out Codes) val {
 	return k.loadCode(out, table, v)
 }
 
-// neighbours loads n 8-bit codes, 1, 2, 4 or 16, that lie together at a multiple
+// applyWords is apply to codes that come, signed or not, as words of four.
+func (c Chain) applyWords(k *fn, words []val, signed bool, at val) []val {
+	var codes []val
+	for _, w := range words {
+		codes = append(codes, k.codesOf(w, 4, signed)...)
+	}
+	codes = c.apply(k, codes, at)
+	out := make([]val, len(words))
+	for i := range out {
+		out[i] = k.packBytes(codes[4*i : 4*i+4])
+	}
+	return out
+}
+
+// vectorOf makes a value of 4, 8 or 16 bytes of words.
+func (k *fn) vectorOf(words []val) val {
+	if len(words) == 1 {
+		return words[0]
+	}
+	var w val = constant.NewUndef(types.NewVector(uint64(len(words)), types.I32))
+	for i, v := range words {
+		w = k.b.NewInsertElement(w, v, k.i32(i))
+	}
+	return w
+}
+
+// neighbours loads n 8-bit codes, 1, 2, 4, 8 or 16, that lie together at a multiple
 // of n.
 func (k *fn) neighbours(c Codes, p, off val, n int) []val {
 	if n == 1 {
@@ -103,9 +129,9 @@ func (k *fn) codesOf(w val, n int, signed bool) []val {
 	switch n {
 	case 2:
 		words[0] = k.zext(w, types.I32)
-	case 16:
+	case 8, 16:
 		words = nil
-		for i := range 4 {
+		for i := range n / 4 {
 			words = append(words, k.b.NewExtractElement(w, k.i32(i)))
 		}
 	}
@@ -116,7 +142,7 @@ func (k *fn) codesOf(w val, n int, signed bool) []val {
 	return out
 }
 
-// wordOf makes a word of the low bytes of 1, 2, 4 or 16 codes.
+// wordOf makes a word of the low bytes of 1, 2, 4, 8 or 16 codes.
 func (k *fn) wordOf(vs []val) val {
 	switch len(vs) {
 	case 1:
@@ -126,13 +152,13 @@ func (k *fn) wordOf(vs []val) val {
 	case 4:
 		return k.packBytes(vs)
 	}
-	var w val = constant.NewUndef(types.NewVector(4, types.I32))
-	for i := range 4 {
-		w = k.b.NewInsertElement(w, k.packBytes(vs[4*i:4*i+4]), k.i32(i))
+	words := make([]val, len(vs)/4)
+	for i := range words {
+		words[i] = k.packBytes(vs[4*i : 4*i+4])
 	}
-	return w
+	return k.vectorOf(words)
 }
 
-// storeCodes stores 1, 2, 4 or 16 neighbouring 8-bit codes at a multiple of their
+// storeCodes stores 1, 2, 4, 8 or 16 neighbouring 8-bit codes at a multiple of their
 // number.
 func (k *fn) storeCodes(p, off val, vs []val) { k.store(k.wordOf(vs), p, off) }

@@ -284,14 +284,14 @@ func (e *tensorEmitter) fill(t, stage val) {
 		if e.Form.Nibbles {
 			in = k.mul(t, e.colBytes())
 		}
-		k.copyAsync(k.add(e.to[j], stage), k.bits(k.at(k.params["w"], k.add(from, in))), e.colBytes()/4)
+		k.copyAsync(k.add(e.to[j], stage), 0, k.bits(k.at(k.params["w"], k.add(from, in))), 0, e.colBytes()/4, false)
 	}
 	e.fillFactors(t, stage)
 	at = k.add(at, e.col)
 	if piece := e.chunk(); piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
 		for _, r := range e.rows {
-			k.copyAsync(k.add(r.to, stage), k.bits(e.source(r, dy, dx, off, exists)), piece)
+			k.copyAsync(k.add(r.to, stage), 0, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.overlaps())
 		}
 		return
 	}
@@ -329,7 +329,13 @@ func (e *tensorEmitter) sums() []val {
 	// Where the lane's rows for ldmatrix begin in the first buffer, for each of the
 	// two steps in a buffer.
 	row := k.add(k.mul(warpM, 16*t.M16), k.and(e.lane, 15))
-	col := k.add(k.mul(warpN, 8*t.N8), k.add(k.and(e.lane, 7), k.mul(k.lshr(e.lane, 4), 8)))
+	col := k.mul(warpN, 8*t.N8)
+	if e.beside() == 2 {
+		col = k.add(col, k.add(k.and(e.lane, 7), k.mul(k.lshr(e.lane, 4), 8)))
+	} else {
+		within := k.add(k.mul(k.and(k.lshr(e.lane, 1), 3), e.beside()), k.and(e.lane, 1))
+		col = k.add(col, k.add(within, k.mul(k.lshr(e.lane, 4), 2)))
+	}
 	var aFrom, bFrom [TileK / instK]val
 	for step := range aFrom {
 		aFrom[step] = k.add(e.base, k.inBuffer(row, k.add(k.mul(k.lshr(e.lane, 4), 16), step*instK)))
@@ -368,19 +374,40 @@ func (e *tensorEmitter) sums() []val {
 	})[:sums]
 }
 
+// beside is how many neighbouring columns a lane has results of. The columns of a warp's
+// tiles are dealt out so: the first two columns of a lane are of one tile, the next two
+// of the next.
+func (s ConvTensor) beside() int {
+	switch {
+	case s.Form.Nibbles: // which are read as columns lie
+		return 2
+	case s.Tile.N8%4 == 0:
+		return 8
+	}
+	return 4
+}
+
+// tileColumn is the column of the warp that is column 0 of its tile n. The others of the
+// tile follow as lanes have them: two, and the next two beside() further.
+func (s ConvTensor) tileColumn(n int) int {
+	tiles := s.beside() / 2
+	return 8*tiles*(n/tiles) + 2*(n%tiles)
+}
+
 // multiply adds the products of one step to acc. Sixteen rows on, the other
-// step's address is right: the twist differs there by two pieces.
+// step's address is right: the twist differs there by two pieces. So it does from the
+// columns of a pair of tiles to those of the next, sixteen or four on.
 func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, words [][TileK / instK]val, step int, read val, acc []val) {
 	k, t := e.k, e.Tile
 	signedB := e.right == nil || e.right.Codes.Signed
 	var a [][4]val
 	for m := range t.M16 {
-		a = append(a, k.ldmatrix(k.add(aFrom[step^m&1], m*16*TileK)))
+		a = append(a, k.ldmatrix(aFrom[step^m&1], m*16*TileK))
 	}
 	for n := 0; n < t.N8; n += 2 {
 		var b [4]val
 		if words == nil {
-			b = k.ldmatrix(k.add(bFrom[step^n/2&1], n*8*TileK))
+			b = k.ldmatrix(bFrom[step^n/2&1], e.tileColumn(n)*TileK)
 		}
 		for h := range 2 {
 			right := [2]val{b[2*h], b[2*h+1]}
@@ -424,13 +451,17 @@ func (e *tensorEmitter) finish(acc []val) {
 	og := e.O / e.Groups
 	warpM, warpN := k.div(e.warp, t.WarpsN), k.rem(e.warp, t.WarpsN)
 	row := k.add(k.mul(warpM, 16*t.M16), k.lshr(e.lane, 2))
-	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), 2))
+	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), e.beside()))
+	if e.direct() {
+		e.finishDirect(acc, row, col)
+		return
+	}
 	piece := e.piece()
 	if piece > 0 { // the last buffers are read before results take their place
 		k.barrier()
 	}
 	for n := range t.N8 {
-		c := k.add(col, 8*n)
+		c := k.add(col, e.tileColumn(n))
 		var exists, second val
 		if og%t.Cols() != 0 {
 			exists = k.cmp(enum.IPredULT, k.add(e.n0, c), og)
@@ -470,6 +501,58 @@ func (e *tensorEmitter) finish(acc []val) {
 		k.barrier()
 		e.flush(piece)
 	}
+}
+
+// direct reports whether lanes store neighbouring results as they have them.
+func (s ConvTensor) direct() bool {
+	n := s.beside()
+	return n > 2 && !s.Out.Sums && s.O%n == 0 && s.O/s.Groups%n == 0
+}
+
+// finishDirect is finish where lanes store beside() results of a row at once, of which
+// four lanes fill a sector or half of one.
+func (e *tensorEmitter) finishDirect(acc []val, row, col val) {
+	k, t := e.k, e.Tile
+	og, wide := e.O/e.Groups, e.beside()
+	tiles := wide / 2
+	first := k.add(e.m0, row)
+	start := k.add(k.mul(first, e.O), k.add(e.yAt, k.add(e.n0, col)))
+	for n := 0; n < t.N8; n += tiles {
+		c := k.add(k.add(e.n0, col), e.tileColumn(n))
+		var exists val
+		if og%t.Cols() != 0 {
+			exists = k.cmp(enum.IPredULT, c, og)
+		}
+		k.when(exists, func() {
+			channel := e.channel(c)
+			ps := make([]channelParams, wide)
+			for i := range ps {
+				ps[i] = e.Out.load(k, k.add(channel, i))
+			}
+			for m := range t.M16 {
+				for h := range 2 {
+					k.when(e.inRows(k.add(first, 16*m+8*h)), func() {
+						var sums []val
+						for i := range tiles {
+							sums = append(sums, acc[4*(m*t.N8+n+i)+2*h:][:2]...)
+						}
+						words := e.Out.words(k, sums, ps)
+						at := k.add(start, (16*m+8*h)*e.O+e.tileColumn(n))
+						if e.Out.Then != nil {
+							words = e.Out.Then.applyWords(k, words, e.Out.Range.Lo < 0, at)
+						}
+						k.store(k.vectorOf(words), k.params["y"], at)
+					})
+				}
+			}
+		})
+	}
+}
+
+// overlaps reports whether the windows of neighbouring positions share taps.
+func (s ConvTensor) overlaps() bool {
+	w := s.Window
+	return w.Kernel[0] > w.Stride[0] || w.Kernel[1] > w.Stride[1]
 }
 
 // inRows reports whether row r of the product exists (nil when it must).
