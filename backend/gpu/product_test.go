@@ -177,6 +177,56 @@ func TestProducts(t *testing.T) {
 	}
 }
 
+// TestPixels: a convolution over few channels whose image is given words and margins first
+// has the same bits.
+func TestPixels(t *testing.T) {
+	c, a := needLLC(t), *h100(t)
+	a.Launch.GraphUS.Value = math.Inf(-1) // it always pays
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		size := func(name string, least, most int) int { return rapid.IntRange(least, most).Draw(t, name) }
+		ch, o, n := size("channels", 1, 4), size("out", 1, 70), size("batch", 1, 3)
+		h := [2]int{size("h", 1, 20), size("w", 1, 40)}
+		at := &ir.ConvAttr{Groups: 1, Dilations: [2]int{size("dilation", 1, 2), 1}}
+		var k, out [2]int
+		for d := range 2 {
+			k[d], at.Strides[d] = size("kernel", 1, 3+16*d), size("stride", 1, 4)
+			if d == 1 && ch == gen.PixelBytes {
+				k[d]++
+			}
+			at.Pads[d], at.Pads[d+2] = size("pad", 0, 3), size("pad", 0, 3)
+			room := h[d] + at.Pads[d] + at.Pads[d+2] - (k[d]-1)*at.Dilations[d] - 1
+			if room < 0 {
+				t.Skip("the kernel is larger than the padded input: no such convolution")
+			}
+			out[d] = room/at.Strides[d] + 1
+		}
+		q := &ir.Quant{Axis: 0}
+		for range o {
+			q.Scale, q.Zero = append(q.Scale, float32(math.Exp(r.NormFloat64()-5))), append(q.Zero, 0)
+		}
+		g := &ir.Graph{Name: "pixels"}
+		xt := drawCode(t, "x", n, h[0], h[1], ch)
+		in := []ir.ValueID{g.AddInput("x", xt), g.AddConst("w", randomCodes(r, ir.TypeOf(ir.I8, o, k[0], k[1], ch)), q)}
+		y, err := g.AddTyped(ir.Conv2D, "p", at, drawCode(t, "y", n, out[0], out[1], o), in...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs = []ir.ValueID{y}
+		p, err := compile(g, &a, always(tileShapes[rapid.IntRange(0, len(tileShapes)-1).Draw(t, "tile")]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Launches) != 2 {
+			t.Fatalf("%d launches, want pixels and their product\n%v", len(p.Launches), g)
+		}
+		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, g, p, []*ir.Tensor{randomCodes(r, xt)})
+	})
+}
+
 // drawMatMul draws a product of two activations, or of one and a batch of constant
 // matrices, with broadcasting.
 func drawMatMul(t *rapid.T) (*ir.Graph, []*ir.Tensor) {

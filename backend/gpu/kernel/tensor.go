@@ -55,12 +55,27 @@ func (k *fn) inBuffer(r, col val) val {
 // of 4 bits as packNibbles packs them.
 type ConvTensor struct {
 	Window Window
+	Lie    Lie // of x
 	O      int
 	Groups int
 	X      Codes
 	Out    Epilogue
 	Form   Form
 	Tile   Tile
+}
+
+// Lie is how the positions of an image lie in memory, in bytes from one to the next; 0
+// stands for dense. Positions may overlap: then channels of a position are those of its
+// neighbours as well.
+type Lie struct{ Image, Row, Position int }
+
+// lie returns the distances of the images, rows and positions of x.
+func (s ConvTensor) lie() Lie {
+	if s.Lie != (Lie{}) {
+		return s.Lie
+	}
+	w := s.Window
+	return Lie{w.H * w.W * w.C, w.W * w.C, w.C}
 }
 
 // Family implements Spec.
@@ -122,8 +137,9 @@ func (s ConvTensor) paddedCols() int {
 // chunk is how many bytes of x are copied at once: as many as are sure to lie
 // together and aligned. 1 means that words are gathered byte by byte.
 func (s ConvTensor) chunk() int {
-	for _, b := range []int{16, 4} {
-		if s.Window.C%b == 0 && s.Window.C/s.Groups%b == 0 {
+	at := s.lie()
+	for _, b := range []int{16, 8, 4} {
+		if at.Image%b == 0 && at.Row%b == 0 && at.Position%b == 0 && s.Window.C/s.Groups%b == 0 {
 			return b
 		}
 	}
@@ -216,8 +232,9 @@ func (e *tensorEmitter) prepareX() {
 		}
 		p := k.split(m, w.N, w.OH, w.OW)
 		row := tensorRow{y0: k.first(w, 0, p[1]), x0: k.first(w, 1, p[2])}
-		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), e.xAt)
-		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), w.C))
+		lie := e.lie()
+		row.base = k.add(k.mul(p[0], lie.Image), e.xAt)
+		row.base = k.add(row.base, k.add(k.mul(row.y0, lie.Row), k.mul(row.x0, lie.Position)))
 		row.to = k.add(e.base, k.inBuffer(r, e.col))
 		e.rows = append(e.rows, row)
 	}
@@ -248,7 +265,8 @@ func (e *tensorEmitter) tapOf(at val) (dy, dx, off, exists val) {
 	k, w := e.k, e.Window
 	p := k.split(at, w.Kernel[0], w.Kernel[1], w.C/e.Groups)
 	dy, dx = k.mul(p[0], w.Dilation[0]), k.mul(p[1], w.Dilation[1])
-	off = k.add(k.mul(k.add(k.mul(dy, w.W), dx), w.C), p[2])
+	lie := e.lie()
+	off = k.add(k.add(k.mul(dy, lie.Row), k.mul(dx, lie.Position)), p[2])
 	if e.K()%TileK != 0 {
 		exists = k.cmp(enum.IPredULT, at, e.K())
 	}
@@ -552,7 +570,7 @@ func (e *tensorEmitter) finishDirect(acc []val, row, col val) {
 // overlaps reports whether the windows of neighbouring positions share taps.
 func (s ConvTensor) overlaps() bool {
 	w := s.Window
-	return w.Kernel[0] > w.Stride[0] || w.Kernel[1] > w.Stride[1]
+	return w.Kernel[0] > w.Stride[0] || w.Kernel[1] > w.Stride[1] || s.lie().Position < w.C
 }
 
 // inRows reports whether row r of the product exists (nil when it must).
