@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
@@ -52,6 +54,19 @@ func (c Chain) with(names ...string) []string { return append(append(names, c.pa
 // apply takes neighbouring codes, the first of element at of the result, through
 // the steps.
 func (c Chain) apply(k *fn, vs []val, at val) []val {
+	vs, r := c.unlimited(k, vs, at)
+	if r != nil {
+		for i, v := range vs {
+			vs[i] = k.clamp(v, r.Lo, r.Hi)
+		}
+	}
+	return vs
+}
+
+// unlimited is apply but for the limits of the last step's range, which it returns, nil
+// where the values keep to it.
+func (c Chain) unlimited(k *fn, vs []val, at val) ([]val, *Range) {
+	var limit *Range
 	for i, s := range c {
 		p := k.params[fmt.Sprintf("extra%d", i)]
 		out := make([]val, len(vs))
@@ -64,20 +79,51 @@ func (c Chain) apply(k *fn, vs []val, at val) []val {
 			others = k.neighbours(other, p, at, len(vs))
 		}
 		for j, v := range vs {
+			if limit != nil {
+				v = k.clamp(v, limit.Lo, limit.Hi)
+			}
 			switch {
 			case s.Kind == Lookup:
 				out[j] = k.lookup(p, v, s.In, s.Out)
 			case s.Kind == Rescale:
 				out[j] = k.scaled(k.sub(v, int(s.Zero)), s.Scale, s.Range)
 			case s.Right:
-				out[j] = s.Arith.compute(k, others[j], v)
+				out[j] = s.Arith.unlimited(k, others[j], v)
 			default:
-				out[j] = s.Arith.compute(k, v, others[j])
+				out[j] = s.Arith.unlimited(k, v, others[j])
 			}
 		}
-		vs = out
+		vs, limit = out, nil
+		if s.Kind == Combine && !s.Arith.Mul {
+			limit = &s.Arith.Out
+		}
 	}
-	return vs
+	return vs, limit
+}
+
+// limitedWords limits values, a multiple of four, to the codes of a range, and makes
+// words of them.
+func (k *fn) limitedWords(vs []val, r Range) []val {
+	signed := r.Lo < 0
+	lo, hi := 0, math.MaxUint8
+	if signed {
+		lo, hi = math.MinInt8, math.MaxInt8
+	}
+	out := make([]val, len(vs)/4)
+	for i := range out {
+		four := slices.Clone(vs[4*i : 4*i+4])
+		for j, v := range four {
+			if int(r.Lo) > lo {
+				v = k.max(v, int(r.Lo))
+			}
+			if int(r.Hi) < hi {
+				v = k.min(v, int(r.Hi))
+			}
+			four[j] = v
+		}
+		out[i] = k.packSaturated(signed, four)
+	}
+	return out
 }
 
 // lookup returns the table's code for a code; that of the smallest comes first.
@@ -86,20 +132,6 @@ func (k *fn) lookup(table, v val, in, out Codes) val {
 		v = k.add(v, 128)
 	}
 	return k.loadCode(out, table, v)
-}
-
-// applyWords is apply to codes that come, signed or not, as words of four.
-func (c Chain) applyWords(k *fn, words []val, signed bool, at val) []val {
-	var codes []val
-	for _, w := range words {
-		codes = append(codes, k.codesOf(w, 4, signed)...)
-	}
-	codes = c.apply(k, codes, at)
-	out := make([]val, len(words))
-	for i := range out {
-		out[i] = k.packBytes(codes[4*i : 4*i+4])
-	}
-	return out
 }
 
 // vectorOf makes a value of 4, 8 or 16 bytes of words.

@@ -118,31 +118,28 @@ func (e Epilogue) rounded(k *fn, sum val, p channelParams) val {
 	return k.ashr(k.productHigh(sum, p.scale.m, p.start), p.scale.shift)
 }
 
-// words returns the results of neighbouring sums, a multiple of four, as words of codes.
-func (e Epilogue) words(k *fn, sums []val, ps []channelParams) []val {
+// words returns the results of neighbouring sums, a multiple of four, the first of
+// element at, as words of codes that have gone through the chain.
+func (e Epilogue) words(k *fn, sums []val, ps []channelParams, at val) []val {
 	codes := make([]val, len(sums))
-	signed := e.Range.Lo < 0
-	lo, hi := 0, math.MaxUint8
-	if signed {
-		lo, hi = math.MinInt8, math.MaxInt8
-	}
-	for i, s := range sums {
-		if !e.Folded {
+	r := &e.Range
+	switch {
+	case e.Folded && e.Then == nil:
+		for i, s := range sums {
+			codes[i] = e.rounded(k, s, ps[i])
+		}
+	default:
+		for i, s := range sums {
 			codes[i] = e.finish(k, s, ps[i])
-			continue
 		}
-		v := e.rounded(k, s, ps[i])
-		if int(e.Range.Lo) > lo {
-			v = k.max(v, int(e.Range.Lo))
-		}
-		if int(e.Range.Hi) < hi {
-			v = k.min(v, int(e.Range.Hi))
-		}
-		codes[i] = v
+		codes, r = e.Then.unlimited(k, codes, at)
 	}
-	var out []val
-	for i := 0; i < len(codes); i += 4 {
-		out = append(out, k.packSaturated(signed, codes[i:i+4]))
+	if r != nil {
+		return k.limitedWords(codes, *r)
+	}
+	out := make([]val, len(codes)/4)
+	for i := range out {
+		out[i] = k.packBytes(codes[4*i : 4*i+4])
 	}
 	return out
 }

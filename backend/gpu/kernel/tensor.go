@@ -309,7 +309,7 @@ func (e *tensorEmitter) fill(t, stage val) {
 	if piece := e.chunk(); piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
 		for _, r := range e.rows {
-			k.copyAsync(k.add(r.to, stage), 0, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.overlaps())
+			k.copyAsync(k.add(r.to, stage), 0, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.Overlaps())
 		}
 		return
 	}
@@ -554,12 +554,8 @@ func (e *tensorEmitter) finishDirect(acc []val, row, col val) {
 						for i := range tiles {
 							sums = append(sums, acc[4*(m*t.N8+n+i)+2*h:][:2]...)
 						}
-						words := e.Out.words(k, sums, ps)
 						at := k.add(start, (16*m+8*h)*e.O+e.tileColumn(n))
-						if e.Out.Then != nil {
-							words = e.Out.Then.applyWords(k, words, e.Out.Range.Lo < 0, at)
-						}
-						k.store(k.vectorOf(words), k.params["y"], at)
+						k.store(k.vectorOf(e.Out.words(k, sums, ps, at)), k.params["y"], at)
 					})
 				}
 			}
@@ -567,8 +563,8 @@ func (e *tensorEmitter) finishDirect(acc []val, row, col val) {
 	}
 }
 
-// overlaps reports whether the windows of neighbouring positions share taps.
-func (s ConvTensor) overlaps() bool {
+// Overlaps reports whether the windows of neighbouring positions share taps.
+func (s ConvTensor) Overlaps() bool {
 	w := s.Window
 	return w.Kernel[0] > w.Stride[0] || w.Kernel[1] > w.Stride[1] || s.lie().Position < w.C
 }
