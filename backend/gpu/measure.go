@@ -80,15 +80,16 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 		counted: true,
 	}
 	c.tensorS = share * n.TensorMACs / (m.Tensor.Int8MACs.Value * math.Min(m.Ceiling.Tensor.Value, m.Ceiling.MMASync.Value) * m.hz)
-	// A warp issues its next instruction when the one before has its result; an SM
+	// A warp issues an instruction when those that it takes results of have them; an SM
 	// issues one a scheduler and cycle at most.
 	warps := together * math.Ceil(float64(threads)/32)
-	issue := math.Min(m.Cores.Schedulers.Value, warps/m.Cores.Latency.Value)
-	// Integer products run in the lanes that also do half or all of the float32 ones,
-	// beside the rest of integer arithmetic: Nsight Compute's guide, pipelines alu, fma
-	// and fmaheavy.
-	c.lanesS = share / m.hz * max(n.Warps/issue, n.Integer/m.Cores.IntLanes.Value,
-		n.Products/m.Cores.IntLanes.Value, (n.Products+n.Float)/m.Cores.Lanes.Value)
+	issue := max(n.Warps/m.Cores.Schedulers.Value, n.Chain*m.Cores.Latency.Value/warps)
+	// Integer products run in lanes that also do half or all of the float32 ones, beside
+	// those for the rest of integer arithmetic (Nsight Compute's guide: pipelines alu,
+	// fma, fmaheavy). Assemblers put sums and left shifts in either (IMAD.IADD, IMAD.SHL).
+	bound := n.Integer - n.Movable
+	integer := max(bound, n.Products, (n.Integer+n.Products)/2)
+	c.lanesS = share / m.hz * max(issue, integer/m.Cores.IntLanes.Value, (n.Products+n.Float)/m.Cores.Lanes.Value)
 	// One wavefront a cycle, and sectors from L1 at the same width.
 	c.sharedS = share / m.hz * (n.Wavefronts + n.Loaded/m.Shared.BytesPerCycle.Value)
 	c.l2S = max(c.l2/m.l2, share*c.l2/m.port)
