@@ -27,7 +27,7 @@ var tileShapes = []gen.Tile{
 // What a choice costs that no figure of an architecture says, in cycles, registers or
 // instructions: rough, since it only ranks tiles.
 const (
-	fillLatency  = 700 // from the first copy to the first product of a thread block, and its epilogue
+	fillLatency  = 400 // from the first products of a thread block to the last, beside its turns, and its epilogue
 	turnLatency  = 40  // a barrier and the first fragments of a turn
 	baseRegs     = 56  // of a thread: addresses and fragments beside accumulators
 	loadLatency  = 30  // of dependent loads that hit L1, per word and thread of the dp4a form
@@ -58,6 +58,7 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 	}
 	perResult := resultInsts + chainInsts*float64(len(s.Out.Then))
 	moved := 1 + float64(len(s.Out.Then)) // bytes of a result, and of what is added to it
+	wave := fillLatency + a.DRAM.LatencyNS.Value*1e-3*a.ClockMHz.Value
 	least := math.Inf(1)
 	for _, t := range tileShapes {
 		s.Tile = t
@@ -78,7 +79,7 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 		fragments := float64(t.M16+t.N8/2) * depth / 32
 		copies := (rows + cols) * gen.TileK / 16 / threads * turns // of a thread
 		integer := startInsts + turns*turnInsts + copies*copyInsts + rows*cols/threads*perResult
-		issue := min(a.Cores.Schedulers.Value, together*warps/a.Cores.Latency.Value)
+		issue := min(a.Cores.Schedulers.Value, together*warps*2/a.Cores.Latency.Value) // about half wait for none before
 		cycles := max(
 			perSM*rows*cols*depth/tensorRate,
 			perSM*warps*(products+fragments+integer)/issue,
@@ -86,7 +87,7 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 			perSM*(warps*float64(16*t.M16+8*t.N8)+rows+cols)*depth/a.Shared.BytesPerCycle.Value,
 			blocks/sms*((rows*image+cols)*depth+rows*cols*moved)/l2Rate,
 		)
-		cycles += math.Ceil(perSM/together) * (fillLatency + turns*turnLatency/together)
+		cycles += math.Ceil(perSM/together) * (wave + turns*turnLatency/together)
 		if cycles < least {
 			best, least = t, cycles
 		}

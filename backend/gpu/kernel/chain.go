@@ -155,17 +155,25 @@ func (k *fn) neighbours(c Codes, p, off val, n int) []val {
 	return k.codesOf(k.load(word(n), p, off), n, c.Signed)
 }
 
+// words takes a value of n bytes, a multiple of four, apart.
+func (k *fn) words(v val, n int) []val {
+	if n == 4 {
+		return []val{v}
+	}
+	out := make([]val, n/4)
+	for i := range out {
+		out[i] = k.b.NewExtractElement(v, k.i32(i))
+	}
+	return out
+}
+
 // codesOf takes a word of n bytes apart.
 func (k *fn) codesOf(w val, n int, signed bool) []val {
-	words := []val{w}
-	switch n {
-	case 2:
-		words[0] = k.zext(w, types.I32)
-	case 8, 16:
-		words = nil
-		for i := range n / 4 {
-			words = append(words, k.b.NewExtractElement(w, k.i32(i)))
-		}
+	var words []val
+	if n == 2 {
+		words = []val{k.zext(w, types.I32)}
+	} else {
+		words = k.words(w, n)
 	}
 	out := make([]val, n)
 	for j := range out {
