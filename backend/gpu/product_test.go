@@ -81,7 +81,7 @@ func drawProduct(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
 		xt, wt, shape = drawCode(t, "x", m, k), ir.TypeOf(ir.I8, k, n), []int{m, n}
 	} else {
 		groups := rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "groups")
-		ig := rapid.SampledFrom([]int{1, 3, 4, 8, 16, 20, 32, 80}).Draw(t, "channels")
+		ig := rapid.SampledFrom([]int{1, 3, 4, 8, 16, 20, 32, 64, 80, 128}).Draw(t, "channels")
 		og := rapid.IntRange(1, 70).Draw(t, "out")
 		a := &ir.ConvAttr{Groups: groups, Act: act}
 		var k, out [2]int

@@ -52,7 +52,9 @@ func (k *fn) inBuffer(r, col val) val {
 //
 // Weights lie as [group][output channel][tap, input channel], with channels filled
 // up to whole tiles and the summed dimension to a multiple of TileK with zeros; those
-// of 4 bits as packNibbles packs them.
+// of 4 bits as packNibbles packs them. Where input channels are several TileK, and
+// windows overlap, the taps of one TileK of channels come before those of the next
+// (tapsInside), so that what neighbouring taps share is still in L1.
 type ConvTensor struct {
 	Window Window
 	Lie    Lie // of x
@@ -112,12 +114,42 @@ func (s ConvTensor) PackWeights(w []int8) []byte {
 	out := make([]byte, s.PackedBytes())
 	for o := range s.O {
 		to := out[((o/og)*rows+o%og)*pk:]
+		column := w[o*k : (o+1)*k]
+		if s.tapsInside() {
+			column = s.inTurns(column)
+		}
 		if s.Form.Nibbles {
-			packNibbles(to, w[o*k:(o+1)*k])
+			packNibbles(to, column)
 			continue
 		}
-		for i, v := range w[o*k : (o+1)*k] {
+		for i, v := range column {
 			to[i] = byte(v)
+		}
+	}
+	return out
+}
+
+// steady reports whether each tile of the summed dimension is of one tap, and of how
+// many TileK of channels a tap has.
+func (s ConvTensor) steady() (turns int, ok bool) {
+	ig := s.Window.C / s.Groups
+	return ig / TileK, ig%TileK == 0 && s.chunk() == 16
+}
+
+// tapsInside reports whether the taps of TileK channels come before the next channels.
+func (s ConvTensor) tapsInside() bool {
+	turns, ok := s.steady()
+	return ok && turns > 1 && s.Overlaps() && !s.Form.Blocks
+}
+
+// inTurns orders a column of weights [tap, input channel] as tapsInside says.
+func (s ConvTensor) inTurns(column []int8) []int8 {
+	turns, _ := s.steady()
+	taps := s.Window.Kernel[0] * s.Window.Kernel[1]
+	out := make([]int8, 0, len(column))
+	for turn := range turns {
+		for tap := range taps {
+			out = append(out, column[(tap*turns+turn)*TileK:][:TileK]...)
 		}
 	}
 	return out
@@ -160,9 +192,11 @@ type tensorEmitter struct {
 	channel    func(val) val // the channel of a column
 	base       val           // shared memory
 	rows       []tensorRow
-	col        val   // first byte of the thread's pieces of x within TileK
-	from       []val // the thread's pieces of weights in the first tile
-	to         []val // where they go in the first buffer
+	col        val // first byte of the thread's pieces of x within TileK
+	pieces     int // of weights that the thread copies, wStep columns apart
+	wStep      int
+	from       val // the first of them in the first tile
+	to         val // where it goes in the first buffer
 	packed     packedTile
 }
 
@@ -170,7 +204,12 @@ type tensorEmitter struct {
 type tensorRow struct {
 	y0, x0 val // coordinates of tap 0
 	base   val // offset of tap 0, channel 0 of the group
-	to     val // address in the first buffer
+	to     val // address in the first buffer, less toOff
+	toOff  int
+
+	// Of a steady convolution:
+	from val // where the thread's piece of tap 0 lies
+	taps val // a bit for each tap, of those inside; nil when all are
 }
 
 func (s ConvTensor) emit(k *fn) {
@@ -235,9 +274,46 @@ func (e *tensorEmitter) prepareX() {
 		lie := e.lie()
 		row.base = k.add(k.mul(p[0], lie.Image), e.xAt)
 		row.base = k.add(row.base, k.add(k.mul(row.y0, lie.Row), k.mul(row.x0, lie.Position)))
-		row.to = k.add(e.base, k.inBuffer(r, e.col))
+		if apart := j * step; j > 0 && apart%twistPeriod == 0 {
+			row.to, row.toOff = e.rows[0].to, apart*TileK
+		} else {
+			row.to = k.add(e.base, k.inBuffer(r, e.col))
+		}
+		if _, ok := e.steady(); ok {
+			row.from = k.at(e.x, k.add(row.base, e.col))
+			row.taps = e.tapsOf(row)
+		}
 		e.rows = append(e.rows, row)
 	}
+}
+
+// twistPeriod is a number of rows after which the places of pieces in a buffer repeat.
+const twistPeriod = 32
+
+// maxTapBits bounds the taps of which a word has a bit each.
+const maxTapBits = 32
+
+// tapsOf returns a bit for each tap of a row's window that is inside, nil when all are or
+// there are too many.
+func (e *tensorEmitter) tapsOf(r tensorRow) val {
+	k, w := e.k, e.Window
+	if !w.checked(0) && !w.checked(1) || w.Kernel[0]*w.Kernel[1] > maxTapBits {
+		return nil
+	}
+	inside := func(axis int, first val, tap int) val {
+		if !w.checked(axis) {
+			return k.i32(1)
+		}
+		return k.zext(k.inside(k.add(first, tap*w.Dilation[axis]), w.size(axis)), types.I32)
+	}
+	cols, taps := k.i32(0), k.i32(0)
+	for x := range w.Kernel[1] {
+		cols = k.or(cols, k.shl(inside(1, r.x0, x), x))
+	}
+	for y := range w.Kernel[0] {
+		taps = k.or(taps, k.shl(k.mul(cols, inside(0, r.y0, y)), y*w.Kernel[1]))
+	}
+	return taps
 }
 
 // prepareW finds the thread's pieces of weights.
@@ -246,17 +322,16 @@ func (e *tensorEmitter) prepareW(group val) {
 	const perRow = TileK / 16
 	piece := e.colBytes() / perRow
 	step := e.Tile.Threads() / perRow
-	for j := range e.Tile.Cols() / step {
-		n := k.add(k.div(e.tid, perRow), j*step)
-		col := k.mul(k.rem(e.tid, perRow), piece)
-		row := k.add(k.add(k.mul(group, e.paddedCols()), e.n0), n)
-		e.from = append(e.from, k.add(k.mul(row, e.paddedK()/TileK*e.colBytes()), col))
-		if e.Form.Nibbles { // read by eight bytes, which meet in no bank as they lie
-			e.to = append(e.to, k.add(e.base, k.add(k.add(k.mul(n, e.colBytes()), col), e.Tile.Rows()*TileK)))
-			continue
-		}
-		e.to = append(e.to, k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col)))
+	e.pieces, e.wStep = e.Tile.Cols()/step, step
+	n := k.div(e.tid, perRow)
+	col := k.mul(k.rem(e.tid, perRow), piece)
+	row := k.add(k.add(k.mul(group, e.paddedCols()), e.n0), n)
+	e.from = k.at(k.params["w"], k.add(k.mul(row, e.paddedK()/TileK*e.colBytes()), col))
+	if e.Form.Nibbles { // read by eight bytes, which meet in no bank as they lie
+		e.to = k.add(e.base, k.add(k.add(k.mul(n, e.colBytes()), col), e.Tile.Rows()*TileK))
+		return
 	}
+	e.to = k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col))
 }
 
 // tapOf takes a position of the summed dimension apart: the tap's coordinates
@@ -264,6 +339,10 @@ func (e *tensorEmitter) prepareW(group val) {
 func (e *tensorEmitter) tapOf(at val) (dy, dx, off, exists val) {
 	k, w := e.k, e.Window
 	p := k.split(at, w.Kernel[0], w.Kernel[1], w.C/e.Groups)
+	if e.tapsInside() {
+		p = k.split(at, w.C/e.Groups/TileK, w.Kernel[0], w.Kernel[1], TileK)
+		p = []val{p[1], p[2], k.add(k.mul(p[0], TileK), p[3])}
+	}
 	dy, dx = k.mul(p[0], w.Dilation[0]), k.mul(p[1], w.Dilation[1])
 	lie := e.lie()
 	off = k.add(k.add(k.mul(dy, lie.Row), k.mul(dx, lie.Position)), p[2])
@@ -297,19 +376,22 @@ func (e *tensorEmitter) fill(t, stage val) {
 	if e.right != nil {
 		e.right.fill(e, at, stage)
 	}
-	for j, from := range e.from {
-		in := at
-		if e.Form.Nibbles {
-			in = k.mul(t, e.colBytes())
+	if e.pieces > 0 {
+		to, from := k.add(e.to, stage), k.bits(k.at(e.from, k.mul(t, e.colBytes())))
+		for j := range e.pieces {
+			k.copyAsync(to, j*e.wStep*e.colBytes(), from, j*e.wStep*e.paddedK()/TileK*e.colBytes(), e.colBytes()/4, false)
 		}
-		k.copyAsync(k.add(e.to[j], stage), 0, k.bits(k.at(k.params["w"], k.add(from, in))), 0, e.colBytes()/4, false)
 	}
 	e.fillFactors(t, stage)
+	if turns, ok := e.steady(); ok && (e.rows[0].taps != nil || !e.Window.checked(0) && !e.Window.checked(1)) {
+		e.fillSteady(t, stage, turns)
+		return
+	}
 	at = k.add(at, e.col)
 	if piece := e.chunk(); piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
 		for _, r := range e.rows {
-			k.copyAsync(k.add(r.to, stage), 0, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.Overlaps())
+			k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.Overlaps())
 		}
 		return
 	}
@@ -325,8 +407,30 @@ func (e *tensorEmitter) fill(t, stage val) {
 		}
 	}
 	for i, r := range e.rows {
-		p := k.b.NewIntToPtr(k.add(r.to, stage), pointer(types.I32, spaceShared))
+		p := k.b.NewIntToPtr(k.add(k.add(r.to, r.toOff), stage), pointer(types.I32, spaceShared))
 		k.store(words[i], p, 0)
+	}
+}
+
+// fillSteady copies the thread's pieces of x of tile t, which are all of one tap, of
+// which each has so many turns.
+func (e *tensorEmitter) fillSteady(t, stage val, turns int) {
+	k, w, lie := e.k, e.Window, e.lie()
+	taps := w.Kernel[0] * w.Kernel[1]
+	tap, channel := k.div(t, turns), k.rem(t, turns)
+	if e.tapsInside() {
+		channel, tap = k.div(t, taps), k.rem(t, taps)
+	}
+	y, x := k.div(tap, w.Kernel[1]), k.rem(tap, w.Kernel[1])
+	off := k.add(k.mul(y, w.Dilation[0]*lie.Row), k.add(k.mul(x, w.Dilation[1]*lie.Position), k.mul(channel, TileK)))
+	off = k.sext(off, types.I64)
+	bit := k.shl(k.i32(1), tap)
+	for _, r := range e.rows {
+		from := k.at(r.from, off)
+		if r.taps != nil {
+			from = k.sel(k.cmp(enum.IPredNE, k.and(r.taps, bit), 0), from, e.pad)
+		}
+		k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(from), 0, 16, e.Overlaps())
 	}
 }
 
@@ -388,7 +492,7 @@ func (e *tensorEmitter) sums() []val {
 			at = k.add(at, size)
 			return k.sel(k.cmp(enum.IPredEQ, at, t.Stages*size), k.i32(0), at)
 		}
-		return append(acc, wrap(read), wrap(write))
+		return append(acc, wrap(read), read) // what was read now is filled next
 	})[:sums]
 }
 
