@@ -136,6 +136,13 @@ func (s ConvTensor) steady() (turns int, ok bool) {
 	return ig / TileK, ig%TileK == 0 && s.chunk() == 16
 }
 
+// columnOfTaps reports whether each tile is of as many taps, one below the other and all
+// inside; what Pixels is for.
+func (s ConvTensor) columnOfTaps() bool {
+	w := s.Window
+	return s.chunk() > 1 && s.Groups == 1 && TileK%w.C == 0 && w.C%s.chunk() == 0 && w.Kernel[1] == 1 && s.K()%TileK == 0 && !w.checked(0) && !w.checked(1)
+}
+
 // tapsInside reports whether the taps of TileK channels come before the next channels.
 func (s ConvTensor) tapsInside() bool {
 	turns, ok := s.steady()
@@ -207,8 +214,8 @@ type tensorRow struct {
 	to     val // address in the first buffer, less toOff
 	toOff  int
 
-	// Of a steady convolution:
-	from val // where the thread's piece of tap 0 lies
+	// Of a steady convolution, or one with a column of taps:
+	from val // where the thread's piece of the first tile lies
 	taps val // a bit for each tap, of those inside; nil when all are
 }
 
@@ -274,14 +281,17 @@ func (e *tensorEmitter) prepareX() {
 		lie := e.lie()
 		row.base = k.add(k.mul(p[0], lie.Image), e.xAt)
 		row.base = k.add(row.base, k.add(k.mul(row.y0, lie.Row), k.mul(row.x0, lie.Position)))
-		if apart := j * step; j > 0 && apart%twistPeriod == 0 {
-			row.to, row.toOff = e.rows[0].to, apart*TileK
+		if like := j % (max(twistPeriod, step) / step); j > like {
+			row.to, row.toOff = e.rows[like].to, (j-like)*step*TileK
 		} else {
 			row.to = k.add(e.base, k.inBuffer(r, e.col))
 		}
 		if _, ok := e.steady(); ok {
 			row.from = k.at(e.x, k.add(row.base, e.col))
 			row.taps = e.tapsOf(row)
+		} else if e.columnOfTaps() {
+			_, _, off, _ := e.tapOf(e.col)
+			row.from = k.at(e.x, k.add(row.base, off))
 		}
 		e.rows = append(e.rows, row)
 	}
@@ -385,6 +395,14 @@ func (e *tensorEmitter) fill(t, stage val) {
 	e.fillFactors(t, stage)
 	if turns, ok := e.steady(); ok && (e.rows[0].taps != nil || !e.Window.checked(0) && !e.Window.checked(1)) {
 		e.fillSteady(t, stage, turns)
+		return
+	}
+	if e.columnOfTaps() {
+		w := e.Window
+		off := k.sext(k.mul(t, TileK/w.C*w.Dilation[0]*e.lie().Row), types.I64)
+		for _, r := range e.rows {
+			k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(k.at(r.from, off)), 0, e.chunk(), true)
+		}
 		return
 	}
 	at = k.add(at, e.col)
