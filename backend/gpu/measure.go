@@ -66,16 +66,15 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 	blocks := float64(l.Grid[0]) * float64(l.Grid[1]) * float64(l.Grid[2])
 	perSM := math.Ceil(blocks / m.sms) // thread blocks of the busiest SM
 	together := math.Min(float64(resident), perSM)
-	waves := math.Ceil(perSM / together)
 	share := perSM / blocks // of the work, on that SM
-	busy := math.Min(blocks, m.sms)
+	used := math.Min(blocks, m.sms)
 
 	c := cost{
 		macs: float64(l.MACs), issued: n.TensorMACs, insts: n.Warps, macFJ: m.Tensor.Int8EnergyFJ.Value,
 		ops:      n.Integer + n.Products + n.Float,
 		register: n.RegisterBytes, sharedRead: n.SharedRead + n.SharedWritten + n.Loaded, sharedFill: n.FromL2,
 		l2: n.FromL2 + n.ToL2, dram: dram,
-		sms:     busy / m.sms,
+		sms:     used / m.sms,
 		mapping: fmt.Sprintf("%.0f blocks of %d threads, %d an SM", blocks, threads, resident),
 		counted: true,
 	}
@@ -94,7 +93,11 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 	c.sharedS = share / m.hz * (n.Wavefronts + n.Loaded/m.Shared.BytesPerCycle.Value)
 	c.l2S = max(c.l2/m.l2, share*c.l2/m.port)
 	c.dramS = dram / m.dram
-	c.fixedS = m.launch + m.ramp + (waves-1)*m.wave
+	// A block waits for its first operands while the others of its SM work: so many blocks
+	// that each wait and work keep their slowest resource busy, or take their turns
+	// (Little's law; a single one waits every time).
+	busy := max(c.tensorS, c.lanesS, c.sharedS, c.l2S, c.dramS)
+	c.fixedS = m.launch + m.ramp + max(0, (busy+(perSM-together)*m.wave)/together-busy)
 	return c, nil
 }
 

@@ -38,6 +38,7 @@ const (
 	resultInsts  = 6   // of one result's requantisation, without operators behind it
 	plainInsts   = 40  // the same of the dp4a form
 	chainInsts   = 8   // of one operator behind it
+	energyWeight = 0.25 // of cycles of memories, for the energy that they take whatever the time is
 	reusedByTaps = 0.4 // of an image with overlapping windows, the share that L1 does not have
 )
 
@@ -80,14 +81,15 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 		copies := (rows + cols) * gen.TileK / 16 / threads * turns // of a thread
 		integer := startInsts + turns*turnInsts + copies*copyInsts + rows*cols/threads*perResult
 		issue := min(a.Cores.Schedulers.Value, together*warps*2/a.Cores.Latency.Value) // about half wait for none before
+		shared := perSM * (warps*float64(16*t.M16+8*t.N8) + rows + cols) * depth / a.Shared.BytesPerCycle.Value
+		l2 := blocks / sms * ((rows*image+cols)*depth + rows*cols*moved) / l2Rate
 		cycles := max(
 			perSM*rows*cols*depth/tensorRate,
 			perSM*warps*(products+fragments+integer)/issue,
 			perSM*threads*integer/a.Cores.IntLanes.Value,
-			perSM*(warps*float64(16*t.M16+8*t.N8)+rows+cols)*depth/a.Shared.BytesPerCycle.Value,
-			blocks/sms*((rows*image+cols)*depth+rows*cols*moved)/l2Rate,
+			shared, l2,
 		)
-		cycles += math.Ceil(perSM/together) * (wave + turns*turnLatency/together)
+		cycles = max(cycles, (cycles+perSM*(wave+turns*turnLatency))/together) + wave + energyWeight*(shared+l2)
 		if cycles < least {
 			best, least = t, cycles
 		}
