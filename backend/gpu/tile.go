@@ -50,7 +50,8 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 	m, k, og := s.M(), s.K(), s.O/s.Groups
 	sms, lanes := a.SMs.Value, a.Cores.Lanes.Value
 	outputs := float64(m) * float64(s.O)
-	plain := outputs/(sms*lanes)*(float64((k+3)/4)*wordInsts+plainInsts) + float64((k+3)/4)*loadLatency
+	wait := a.DRAM.LatencyNS.Value * 1e-3 * a.ClockMHz.Value // for the first operands
+	plain := outputs/(sms*lanes)*(float64((k+3)/4)*wordInsts+plainInsts) + float64((k+3)/4)*loadLatency + wait
 	tensorRate := a.Tensor.Int8MACs.Value * min(a.Ceiling.Tensor.Value, a.Ceiling.MMASync.Value)
 	l2Rate := min(a.L2.PortBytes.Value, a.L2.BytesPerCycle.Value*a.Ceiling.L2.Value/sms)
 	image := 1.0
@@ -59,7 +60,7 @@ func tensorTile(s gen.ConvTensor, a *arch.GPU) (best gen.Tile, ok bool) {
 	}
 	perResult := resultInsts + chainInsts*float64(len(s.Out.Then))
 	moved := 1 + float64(len(s.Out.Then)) // bytes of a result, and of what is added to it
-	wave := fillLatency + a.DRAM.LatencyNS.Value*1e-3*a.ClockMHz.Value
+	wave := fillLatency + wait
 	least := math.Inf(1)
 	for _, t := range tileShapes {
 		s.Tile = t
