@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"situ/backend/gpu"
@@ -257,7 +258,7 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 	fills := float64(t.AsyncBytes) // counted among loads and among stores to shared memory
 	n := gpu.Counts{
 		Registers: c.LiveRegisters, Shared: c.SharedBytes, Sampled: len(c.Sampled),
-		Warps: float64(c.Total.Warps), Threads: float64(c.Total.Threads),
+		Warps: float64(c.Total.Warps), Chain: float64(c.Chain), Threads: float64(c.Total.Threads),
 		RegisterBytes: word * float64(c.RegisterReads+c.RegisterWrites),
 		SharedRead:    float64(t.SharedLoadBytes), SharedWritten: float64(t.SharedStoreBytes) - fills,
 		Wavefronts: float64(t.SharedWavefronts),
@@ -266,25 +267,36 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 		FromDRAM: float64(t.DRAMReadBytes), ToDRAM: float64(t.DRAMWriteBytes),
 	}
 	for _, o := range c.Opcodes {
+		threads := float64(o.Threads)
+		if ptx.Renames(o.Opcode) {
+			n.Warps -= float64(o.Warps)
+			continue
+		}
 		switch o.Class {
 		case ptx.Tensor:
 			n.Tensor += float64(o.Warps)
 			n.TensorMACs += float64(o.Warps) * mmaMACs(o.Opcode)
 		case ptx.Dot:
-			n.DotMACs += 4 * float64(o.Threads)
-			n.Integer += float64(o.Threads)
-		case ptx.Move, ptx.ParamLoad:
-			if strings.HasPrefix(o.Opcode, "mov.") || o.Class == ptx.ParamLoad {
-				n.Warps -= float64(o.Warps) // an assembler makes operands of them
-				continue
-			}
-			n.Integer += float64(o.Threads)
+			n.DotMACs += 4 * threads
+			n.Products += threads
+		case ptx.Move:
+			n.Integer += threads
 		case ptx.Integer, ptx.Convert, ptx.Compare:
-			n.Integer += float64(o.Threads) * words(o.Opcode)
+			switch op := o.Opcode; {
+			case strings.HasPrefix(op, "cvt.pack."):
+				n.Integer += narrowing * threads
+			case strings.HasPrefix(op, "mul.") || strings.HasPrefix(op, "mad."):
+				n.Products += threads * words(op)
+			default:
+				n.Integer += threads * words(op)
+				if slices.Contains(movable, op) {
+					n.Movable += threads
+				}
+			}
 		case ptx.Float:
-			n.Float += float64(o.Threads)
+			n.Float += threads
 		case ptx.Special:
-			n.Float += special * float64(o.Threads)
+			n.Float += special * threads
 		}
 	}
 	for k := range c.Buffers {
@@ -298,13 +310,23 @@ func (d *emulation) counts(c *ptx.Counters, place func(*ptx.BufferTraffic) gpu.P
 // are 16 units for 128 lanes (CUDA programming guide).
 const special = 8
 
+// movable are the integer instructions that the lanes of products can do as well.
+var movable = []string{"add.s32", "add.u32", "sub.s32", "sub.u32", "shl.b32"}
+
+// narrowing is how many times longer than an addition a conversion to bytes takes: the
+// 16 results a cycle of "all other type conversions" (CUDA programming guide).
+const narrowing = 4
+
 // words is how many 32-bit operations an integer instruction stands for: two for 64
-// bits, four for a product of 64 bits.
+// bits, and for products of 64 bits out of 32; four for a product of 64 bits.
 func words(opcode string) float64 {
-	if !strings.HasSuffix(opcode, "64") {
+	product := strings.HasPrefix(opcode, "mul.") || strings.HasPrefix(opcode, "mad.")
+	switch {
+	case product && strings.Contains(opcode, ".wide.") && strings.HasSuffix(opcode, "32"):
+		return 2
+	case !strings.HasSuffix(opcode, "64"):
 		return 1
-	}
-	if strings.HasPrefix(opcode, "mul.") || strings.HasPrefix(opcode, "mad.") {
+	case product:
 		return 4
 	}
 	return 2

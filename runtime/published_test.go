@@ -119,26 +119,29 @@ func tflops(m, n, k int, rate float64) float64 {
 }
 
 // MLPerf Inference v3.1, closed division, Offline: 88,526 images a second on one H100
-// and 12,882 on one L4, of kernels that are better than those situ writes.
+// and 12,882 on one L4. NVIDIA's entries run batches of 2048 and of 32
+// (closed/NVIDIA/configs/resnet50/Offline of the results); beyond 256 on H100 the counted
+// rate changes by less than three in a hundred.
 func TestCountedResNet50BesideMLPerf(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("takes a while; runs with -v")
 	}
-	const batch = 64
 	one := &Prepared{Model: &Model{Name: "resnet50"}, Chip: irtest.ResNet50(t), Batch: 1}
-	p, err := one.batch(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		card      string
+		batch     int
 		published float64
-	}{{"h100", 88526}, {"l4", 12881.7}} {
-		r := countGraph(t, p.Chip, tt.card, batch)
+	}{{"h100", 256, 88526}, {"l4", 32, 12881.7}} {
+		p, err := one.batch(tt.batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := countGraph(t, p.Chip, tt.card, tt.batch)
 		off := r.ThroughputPerS/tt.published - 1
-		t.Logf("| ResNet-50 Offline, %s | %.0f /s | %.0f /s | %+.0f %% | %.2f mJ an image, %.0f W |", tt.card, tt.published, r.ThroughputPerS, 100*off, 1e3*r.Energy.Total()/batch, r.PowerW)
-		// Worse kernels than the ones measured: never faster, and not absurdly slow.
-		if off > 0 || off < -0.8 {
+		t.Logf("| ResNet-50 Offline, %s, batch %d | %.0f /s | %.0f /s | %+.0f %% | %.2f mJ an image, %.0f W |", tt.card, tt.batch, tt.published, r.ThroughputPerS, 100*off, 1e3*r.Energy.Total()/float64(tt.batch), r.PowerW)
+		// Kernels like the ones measured, but without warp-group instructions and layers
+		// that stay on an SM.
+		if off > 0.05 || off < -0.2 {
 			t.Errorf("%s: %+.0f %% of the published rate", tt.card, 100*off)
 		}
 	}

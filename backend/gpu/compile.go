@@ -131,8 +131,9 @@ func (l *lowering) emptyOperand() bool {
 
 // arg is a launch's pointer before memory is assigned.
 type arg struct {
-	value ir.ValueID // or NoValue
-	table Place
+	value   ir.ValueID // or NoValue
+	scratch *span      // or nil
+	table   Place
 }
 
 // lowering is a compilation in progress.
@@ -151,13 +152,14 @@ type lowering struct {
 	home    []ir.ValueID        // the value whose memory a value shares
 	views   map[ir.ValueID]view // of values that do not lie dense
 	// inPlace are values written where the operator that reads them wants them.
-	inPlace map[ir.ValueID]bool
-	uses    []int                // of each value
-	user    []int                // the last operator that uses it
-	failed  error                // of a copy that a kernel needed
-	spans   map[ir.ValueID]*span // by root
-	known   map[[sha256.Size]byte]int64
-	data    bytes.Buffer // constants
+	inPlace   map[ir.ValueID]bool
+	uses      []int                // of each value
+	user      []int                // the last operator that uses it
+	failed    error                // of a copy that a kernel needed
+	spans     map[ir.ValueID]*span // by root
+	scratches []*span
+	known     map[[sha256.Size]byte]int64
+	data      bytes.Buffer // constants
 	// Where described constants lie, from the end of data on, and how long they are.
 	outlines map[outline]int64
 	outlined int64
@@ -196,10 +198,21 @@ func (l *lowering) launch(s gen.Spec, args ...arg) error {
 			}
 			s.last = now
 		}
+		if s := args[i].scratch; s != nil {
+			s.last = now
+		}
 	}
 	l.prog.Launches = append(l.prog.Launches, out)
 	l.args = append(l.args, args)
 	return nil
+}
+
+// scratch is an argument for memory that holds no value, from the next launch to the last
+// that names it.
+func (l *lowering) scratch(bytes int) arg {
+	s := &span{bytes: int64(bytes), first: len(l.prog.Launches)}
+	l.scratches = append(l.scratches, s)
+	return arg{value: ir.NoValue, scratch: s}
 }
 
 // result is the argument for the result of the operator being lowered and its
@@ -262,7 +275,7 @@ func (l *lowering) finish() (*Program, error) {
 			spans = append(spans, s)
 		}
 	}
-	arena := pack(spans)
+	arena := pack(append(spans, l.scratches...))
 	where := func(id ir.ValueID) Place {
 		root := l.home[id]
 		n := storedBytes(l.g.Type(id))
@@ -276,9 +289,12 @@ func (l *lowering) finish() (*Program, error) {
 	}
 	for i := range p.Launches {
 		for j, a := range l.args[i] {
-			if a.value == ir.NoValue {
+			switch {
+			case a.scratch != nil:
+				p.Launches[i].Args[j].Place = Place{Buffer: Arena, Offset: a.scratch.offset, Bytes: a.scratch.bytes}
+			case a.value == ir.NoValue:
 				p.Launches[i].Args[j].Place = a.table
-			} else {
+			default:
 				p.Launches[i].Args[j].Place = where(a.value)
 			}
 		}

@@ -15,8 +15,11 @@ type Counts struct {
 	Sampled   int // thread blocks that ran, the rest being scaled from them; 0: all
 
 	Warps      float64 // warp instructions issued
-	Threads    float64 // thread instructions, those of the next three included
-	Integer    float64 // thread instructions of integer arithmetic, dp4a, comparisons and moves; 64-bit ones twice
+	Chain      float64 // those of them that wait one for the other: of each basic block the longest chain
+	Threads    float64 // thread instructions, those of the next four included
+	Integer    float64 // thread instructions of integer arithmetic but products, comparisons and moves; 64-bit ones twice
+	Movable    float64 // those of them that a product by 1 or a power of two does as well: 32-bit sums and left shifts
+	Products   float64 // thread instructions of integer products, dp4a among them; with results of 64 bits twice
 	Float      float64 // thread instructions of floating-point arithmetic
 	Tensor     float64 // warp instructions on the tensor cores
 	TensorMACs float64 // multiply-accumulates they are made of

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"math/bits"
 	"slices"
 
 	gen "situ/backend/gpu/kernel"
@@ -190,6 +191,7 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		}
 		copy(bias, ir.Data[int32](b))
 	}
+	most := l.mostOf(bias)
 	for c, s := range sums {
 		bias[c] -= x.Quant.Zero[0] * s
 	}
@@ -206,11 +208,33 @@ func (l *lowering) epilogue(sums []int32, channels int) (gen.Epilogue, arg, erro
 		}
 		scales[c] = scale(m)
 	}
-	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)))
+	e, table := gen.NewEpilogue(bias, scales, codeRange(y, actOf(op.Attr)), most)
 	if e.Then, err = l.steps(); err != nil {
 		return e, arg{}, err
 	}
 	return e, l.words(table), nil
+}
+
+// mostOf is how far from 0 a sum of the product being lowered can be, with its bias or
+// without.
+func (l *lowering) mostOf(bias []int32) int64 {
+	a, w := l.g.Type(l.op.In[0]), l.g.Type(l.op.In[1])
+	depth := a.Shape[len(a.Shape)-1]
+	if l.op.Kind == ir.Conv2D {
+		depth = ir.Numel(w.Shape[1:])
+	}
+	lo, hi := a.DType.IntRange()
+	wlo, whi := w.DType.IntRange()
+	weight := max(-wlo, whi)
+	if slices.ContainsFunc(w.Quant.Zero, func(z int32) bool { return z != 0 }) {
+		weight = whi - wlo
+	}
+	most := int64(depth) * (hi - lo) * weight << slices.Max(append([]uint8{0}, w.Quant.Shift...))
+	add := int64(0)
+	for _, b := range bias {
+		add = max(add, max(int64(b), -int64(b)))
+	}
+	return most + add
 }
 
 // actOf returns the activation of an attribute struct, nil when it has none.
@@ -274,6 +298,17 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 		s := gen.Depthwise{Window: win, X: codes(x), Zero: zx, Out: e, Form: gen.Form{Blocks: w.blocks}}
 		return l.launchChain(s, args(l.packed(w, s))...)
 	}
+	if tensor, image, packed, ok := l.pixels(win, o, groups, e, w); ok {
+		at := l.scratch(image.N * image.OutH * image.OutW * gen.PixelBytes)
+		chain := l.chain
+		l.chain = nil
+		if err := l.launch(image, in, at); err != nil {
+			return err
+		}
+		l.chain, in = chain, at
+		pad := bytes.Repeat([]byte{byte(zx)}, 16)
+		return l.launchChain(tensor, args(l.packed(packed, tensor), l.constant(pad))...)
+	}
 	tensor := gen.ConvTensor{Window: win, O: o, Groups: groups, X: codes(x), Out: e, Form: w.form()}
 	if t, ok := l.choose(tensor, l.gpu); ok && groups <= gen.MaxGroups {
 		tensor.Tile = t
@@ -282,6 +317,71 @@ func (l *lowering) product(win gen.Window, o, groups int, w weights) error {
 	}
 	s := gen.Conv{Window: win, O: o, Groups: groups, X: codes(x), Zero: zx, Out: e, Form: w.form()}
 	return l.launchChain(s, args(l.packed(w, s))...)
+}
+
+// pixels returns the kernels of a convolution over few channels, as a first layer's: the
+// image is given words and margins, and the taps of a row become the channels of a
+// convolution of one column. ok is false where that is not expected to pay.
+//
+// The tile of a row of x is gathered byte by byte otherwise, which takes the integer
+// lanes some instructions a byte for each tile of columns.
+func (l *lowering) pixels(win gen.Window, o, groups int, e gen.Epilogue, w weights) (tensor gen.ConvTensor, image gen.Pixels, packed weights, ok bool) {
+	x := l.g.Type(l.op.In[0])
+	kh, kw := win.Kernel[0], win.Kernel[1]
+	if win.C > gen.PixelBytes || win.C == gen.PixelBytes && kw == 1 || groups != 1 || w.form() != (gen.Form{}) || codes(x).Bytes != 1 || win.Dilation[1] != 1 {
+		return tensor, image, w, false
+	}
+	const (
+		gather = 2.5 // instructions of a byte
+		other  = 30  // of a pixel here
+	)
+	// The channels of a position: a power of two up to a whole tile, or whole tiles.
+	row := kw * gen.PixelBytes
+	switch {
+	case row > gen.TileK:
+		row = (row + gen.TileK - 1) / gen.TileK * gen.TileK
+	default:
+		row = 1 << bits.Len(uint(row-1))
+	}
+	rows := kh
+	if row < gen.TileK { // whole tiles of rows of taps, the last ones without weight
+		rows = (kh*row + gen.TileK - 1) / gen.TileK * gen.TileK / row
+	}
+	reach := func(axis, taps int) int { return ([2]int{win.OH, win.OW}[axis]-1)*win.Stride[axis] + taps }
+	image = gen.Pixels{
+		N: win.N, H: win.H, W: win.W, C: win.C, Top: win.Pad[0], Left: win.Pad[1], Zero: x.Quant.Zero[0],
+		OutH: reach(0, (rows-1)*win.Dilation[0]+1), OutW: roundUpTo(reach(1, row/gen.PixelBytes), 4),
+	}
+	lie := gen.Lie{Row: image.OutW * gen.PixelBytes, Position: win.Stride[1] * gen.PixelBytes}
+	lie.Image = image.OutH * lie.Row
+	tensor = gen.ConvTensor{
+		Window: gen.Window{
+			N: win.N, H: image.OutH, W: win.OW, C: row, OH: win.OH, OW: win.OW,
+			Kernel: [2]int{rows, 1}, Stride: [2]int{win.Stride[0], 1}, Dilation: [2]int{win.Dilation[0], 1},
+		},
+		Lie: lie, O: o, Groups: 1, X: codes(x), Out: e,
+	}
+	t, ok := l.choose(tensor, l.gpu)
+	if !ok || image.N*lie.Image > maxTensor {
+		return tensor, image, w, false
+	}
+	tensor.Tile = t
+	m, cols := float64(tensor.M()), math.Ceil(float64(o)/float64(t.Cols()))
+	saved := gather*m*float64(win.Kernel[0]*win.Kernel[1]*win.C)*cols - other*float64(image.N*image.OutH*image.OutW)
+	rate := l.gpu.SMs.Value * l.gpu.Cores.IntLanes.Value * l.gpu.ClockMHz.Value // instructions a microsecond
+	if saved/rate < l.gpu.Launch.GraphUS.Value+l.gpu.Launch.RampUS.Value {
+		return tensor, image, w, false
+	}
+	packed = w
+	packed.n = o * rows * row
+	if w.described == ir.NoValue {
+		packed.codes = make([]int8, packed.n)
+		for i, c := range w.codes { // [O, KH, KW, C]
+			at := i / win.C
+			packed.codes[(at/kw/kh*rows+at/kw%kh)*row+at%kw*gen.PixelBytes+i%win.C] = c
+		}
+	}
+	return tensor, image, packed, true
 }
 
 // matmul launches a product with one constant matrix as a 1×1 convolution, and

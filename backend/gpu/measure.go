@@ -66,30 +66,38 @@ func (m *machine) counted(l *Launch, n *Counts, dram float64) (cost, error) {
 	blocks := float64(l.Grid[0]) * float64(l.Grid[1]) * float64(l.Grid[2])
 	perSM := math.Ceil(blocks / m.sms) // thread blocks of the busiest SM
 	together := math.Min(float64(resident), perSM)
-	waves := math.Ceil(perSM / together)
 	share := perSM / blocks // of the work, on that SM
-	busy := math.Min(blocks, m.sms)
+	used := math.Min(blocks, m.sms)
 
 	c := cost{
 		macs: float64(l.MACs), issued: n.TensorMACs, insts: n.Warps, macFJ: m.Tensor.Int8EnergyFJ.Value,
-		ops:      n.Integer + n.Float,
+		ops:      n.Integer + n.Products + n.Float,
 		register: n.RegisterBytes, sharedRead: n.SharedRead + n.SharedWritten + n.Loaded, sharedFill: n.FromL2,
 		l2: n.FromL2 + n.ToL2, dram: dram,
-		sms:     busy / m.sms,
+		sms:     used / m.sms,
 		mapping: fmt.Sprintf("%.0f blocks of %d threads, %d an SM", blocks, threads, resident),
 		counted: true,
 	}
 	c.tensorS = share * n.TensorMACs / (m.Tensor.Int8MACs.Value * math.Min(m.Ceiling.Tensor.Value, m.Ceiling.MMASync.Value) * m.hz)
-	// A warp issues its next instruction when the one before has its result; an SM
+	// A warp issues an instruction when those that it takes results of have them; an SM
 	// issues one a scheduler and cycle at most.
 	warps := together * math.Ceil(float64(threads)/32)
-	issue := math.Min(m.Cores.Schedulers.Value, warps/m.Cores.Latency.Value)
-	c.lanesS = share / m.hz * max(n.Warps/issue, n.Integer/m.Cores.IntLanes.Value, n.Float/m.Cores.Lanes.Value)
+	issue := max(n.Warps/m.Cores.Schedulers.Value, n.Chain*m.Cores.Latency.Value/warps)
+	// Integer products run in lanes that also do half or all of the float32 ones, beside
+	// those for the rest of integer arithmetic (Nsight Compute's guide: pipelines alu,
+	// fma, fmaheavy). Assemblers put sums and left shifts in either (IMAD.IADD, IMAD.SHL).
+	bound := n.Integer - n.Movable
+	integer := max(bound, n.Products, (n.Integer+n.Products)/2)
+	c.lanesS = share / m.hz * max(issue, integer/m.Cores.IntLanes.Value, (n.Products+n.Float)/m.Cores.Lanes.Value)
 	// One wavefront a cycle, and sectors from L1 at the same width.
 	c.sharedS = share / m.hz * (n.Wavefronts + n.Loaded/m.Shared.BytesPerCycle.Value)
 	c.l2S = max(c.l2/m.l2, share*c.l2/m.port)
 	c.dramS = dram / m.dram
-	c.fixedS = m.launch + m.ramp + (waves-1)*m.wave
+	// A block waits for its first operands while the others of its SM work: so many blocks
+	// that each wait and work keep their slowest resource busy, or take their turns
+	// (Little's law; a single one waits every time).
+	busy := max(c.tensorS, c.lanesS, c.sharedS, c.l2S, c.dramS)
+	c.fixedS = m.launch + m.ramp + max(0, (busy+(perSM-together)*m.wave)/together-busy)
 	return c, nil
 }
 

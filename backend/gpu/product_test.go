@@ -50,7 +50,11 @@ func drawCode(t *rapid.T, name string, shape ...int) ir.Type {
 	d := rapid.SampledFrom([]ir.DType{ir.I8, ir.U8}).Draw(t, name)
 	lo, hi := d.IntRange()
 	zero := rapid.Int32Range(int32(lo), int32(hi)).Draw(t, name+" zero")
-	return ir.TypeOf(d, shape...).WithQuant(ir.PerTensor(float32(rapid.Float64Range(0.01, 1).Draw(t, name+" scale")), zero))
+	scale := rapid.Float64Range(0.01, 1).Draw(t, name+" scale")
+	if rapid.IntRange(0, 2).Draw(t, name+" power of two") == 0 { // results may lie half-way
+		scale = math.Exp2(math.Round(math.Log2(scale)))
+	}
+	return ir.TypeOf(d, shape...).WithQuant(ir.PerTensor(float32(scale), zero))
 }
 
 // drawProduct draws a convolution or a matrix product with constant weights, with
@@ -81,7 +85,7 @@ func drawProduct(t *rapid.T) (*ir.Graph, []*ir.Tensor) {
 		xt, wt, shape = drawCode(t, "x", m, k), ir.TypeOf(ir.I8, k, n), []int{m, n}
 	} else {
 		groups := rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "groups")
-		ig := rapid.SampledFrom([]int{1, 3, 4, 8, 16, 20, 32, 80}).Draw(t, "channels")
+		ig := rapid.SampledFrom([]int{1, 3, 4, 8, 16, 20, 32, 64, 80, 128}).Draw(t, "channels")
 		og := rapid.IntRange(1, 70).Draw(t, "out")
 		a := &ir.ConvAttr{Groups: groups, Act: act}
 		var k, out [2]int
@@ -175,6 +179,95 @@ func TestProducts(t *testing.T) {
 	if fused == 0 {
 		t.Error("nothing was fused")
 	}
+}
+
+// TestPixels: a convolution over few channels whose image is given words and margins first
+// has the same bits.
+func TestPixels(t *testing.T) {
+	c, a := needLLC(t), *h100(t)
+	a.Launch.GraphUS.Value = math.Inf(-1) // it always pays
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		size := func(name string, least, most int) int { return rapid.IntRange(least, most).Draw(t, name) }
+		ch, o, n := size("channels", 1, 4), size("out", 1, 40), size("batch", 1, 2)
+		h := [2]int{size("h", 1, 10), size("w", 1, 24)}
+		at := &ir.ConvAttr{Groups: 1, Dilations: [2]int{size("dilation", 1, 2), 1}}
+		var k, out [2]int
+		for d := range 2 {
+			k[d], at.Strides[d] = size("kernel", 1, 3+16*d), size("stride", 1, 4)
+			if d == 1 && ch == gen.PixelBytes {
+				k[d]++
+			}
+			at.Pads[d], at.Pads[d+2] = size("pad", 0, 3), size("pad", 0, 3)
+			room := h[d] + at.Pads[d] + at.Pads[d+2] - (k[d]-1)*at.Dilations[d] - 1
+			if room < 0 {
+				t.Skip("the kernel is larger than the padded input: no such convolution")
+			}
+			out[d] = room/at.Strides[d] + 1
+		}
+		q := &ir.Quant{Axis: 0}
+		for range o {
+			q.Scale, q.Zero = append(q.Scale, float32(math.Exp(r.NormFloat64()-5))), append(q.Zero, 0)
+		}
+		g := &ir.Graph{Name: "pixels"}
+		xt := drawCode(t, "x", n, h[0], h[1], ch)
+		in := []ir.ValueID{g.AddInput("x", xt), g.AddConst("w", randomCodes(r, ir.TypeOf(ir.I8, o, k[0], k[1], ch)), q)}
+		y, err := g.AddTyped(ir.Conv2D, "p", at, drawCode(t, "y", n, out[0], out[1], o), in...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs = []ir.ValueID{y}
+		p, err := compile(g, &a, always(tileShapes[rapid.IntRange(0, len(tileShapes)-1).Draw(t, "tile")]), gen.MaxFewRows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Launches) != 2 {
+			t.Fatalf("%d launches, want pixels and their product\n%v", len(p.Launches), g)
+		}
+		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, g, p, []*ir.Tensor{randomCodes(r, xt)})
+	})
+}
+
+// TestMaxima: maxima of windows of one channel, four and sixteen at a time.
+func TestMaxima(t *testing.T) {
+	c, a := needLLC(t), h100(t)
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		size := func(name string, least, most int) int { return rapid.IntRange(least, most).Draw(t, name) }
+		ch, n := rapid.SampledFrom([]int{1, 3, 4, 12, 16, 48}).Draw(t, "channels"), size("batch", 1, 2)
+		at := &ir.PoolAttr{}
+		var h, out [2]int
+		for d := range 2 {
+			h[d], at.Kernel[d] = size("h", 1, 12), size("kernel", 1, 5)
+			at.Strides[d], at.Dilations[d] = size("stride", 1, 3), size("dilation", 1, 2)
+			at.Pads[d], at.Pads[d+2] = size("pad", 0, at.Kernel[d]/2), size("pad", 0, at.Kernel[d]/2)
+			room := h[d] + at.Pads[d] + at.Pads[d+2] - (at.Kernel[d]-1)*at.Dilations[d] - 1
+			if room < 0 {
+				t.Skip("the window is larger than the padded input")
+			}
+			out[d] = room/at.Strides[d] + 1
+		}
+		xt := drawCode(t, "x", n, h[0], h[1], ch)
+		yt := xt
+		yt.Shape = []int{n, out[0], out[1], ch}
+		g := &ir.Graph{Name: "maxima"}
+		y, err := g.AddTyped(ir.MaxPool, "p", at, yt, g.AddInput("x", xt))
+		if err != nil {
+			t.Skip(err.Error())
+		}
+		g.Outputs = []ir.ValueID{y}
+		p, err := compile(g, a, never, gen.MaxFewRows)
+		if err != nil {
+			t.Skip(err.Error()) // a window without any element
+		}
+		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, g, p, []*ir.Tensor{randomCodes(r, xt)})
+	})
 }
 
 // drawMatMul draws a product of two activations, or of one and a batch of constant

@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 )
 
@@ -109,10 +110,46 @@ func compile(m *Module, t *kernelText) (*kernel, error) {
 	}
 	g := newGraph(k.code)
 	g.reconverge(k.code)
+	k.chains(g, flow, len(c.regs))
 	if err := c.allocate(g, flow); err != nil {
 		return nil, &errLine{t.line, err}
 	}
 	return k, nil
+}
+
+// Renames reports whether an assembler makes no instruction of an opcode, or at most
+// one outside of loops, but operands of others: moves, the loading of parameters, the
+// lower of the two registers of 64 bits.
+func Renames(opcode string) bool {
+	return strings.HasPrefix(opcode, "mov.") || strings.HasPrefix(opcode, "ld.param.") || opcode == "cvt.u32.u64"
+}
+
+// chains finds how many instructions of each basic block depend one on the other, the
+// longest way, and notes it at the block's first. What stands behind a barrier depends
+// on all before it.
+func (k *kernel) chains(g *graph, flow []access, regs int) {
+	depth := make([]int32, regs)
+	for b := range g.blocks() {
+		clear(depth)
+		var floor, longest int32
+		for i := g.start[b]; i < g.start[b+1]; i++ {
+			in, at := &k.code[i], floor
+			for _, u := range flow[i].uses {
+				at = max(at, depth[u])
+			}
+			if !Renames(in.name) {
+				at++
+			}
+			for _, d := range flow[i].defs {
+				depth[d] = at
+			}
+			longest = max(longest, at)
+			if in.class == Barrier {
+				floor = longest
+			}
+		}
+		k.code[g.start[b]].chain = longest
+	}
 }
 
 // weigh counts registers in units of 32 bits; predicates and special

@@ -11,6 +11,9 @@ import (
 // selectConvert handles cvt with its many pairs of types: integers are brought
 // to 64 bits by the source's sign, converted, and cut to the destination's.
 func (c *compiler) selectConvert(mods []string) error {
+	if len(mods) > 0 && mods[0] == "pack" {
+		return c.selectConvertPack(mods)
+	}
 	if len(mods) < 2 {
 		return c.errorf("cvt needs two types")
 	}
@@ -129,6 +132,42 @@ func (c *compiler) selectConvert(mods []string) error {
 		}
 	}
 	return nil
+}
+
+// selectConvertPack handles cvt.pack.sat.u8.s32.b32 d, a, b, c and that of s8: a and b
+// saturated to bytes are bytes 1 and 0 of d, above them is the low half of c.
+func (c *compiler) selectConvertPack(mods []string) error {
+	in := c.in
+	in.class = Convert
+	name := strings.Join(mods, ".")
+	if name != "pack.sat.s8.s32.b32" && name != "pack.sat.u8.s32.b32" {
+		return c.errorf("this conversion is not modelled")
+	}
+	if err := c.count(4, 4); err != nil {
+		return err
+	}
+	t := types["s32"]
+	for i, f := range []*int32{&in.a, &in.b, &in.c} {
+		if i == 2 {
+			t = types["b32"]
+		}
+		var err error
+		if *f, err = c.src(c.st.args[1+i], t); err != nil {
+			return err
+		}
+	}
+	lo, hi := integerRange(types[mods[2]])
+	least, most := int32(lo), int32(hi)
+	in.kind = kindF32
+	in.f32 = func(d, a, b, c l32) {
+		map3(d, a, b, c, func(x, y, z uint32) uint32 {
+			sat := func(v uint32) uint32 { return uint32(min(max(int32(v), least), most)) & 255 }
+			return z<<16 | sat(x)<<8 | sat(y)
+		})
+	}
+	var err error
+	in.d, err = c.dst(c.st.args[0], t)
+	return err
 }
 
 // wide returns the type of the register an operand of cvt, ld or st is in,

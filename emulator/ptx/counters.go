@@ -43,6 +43,7 @@ type Counters struct {
 	WarpsPerBlock  int
 	SharedBytes    int // of a block
 	Total          Count
+	Chain          int64          // warp instructions that wait one for the other, see chains in compile.go
 	Classes        [classes]Count // by Class
 	Opcodes        []OpcodeCount  // most threads first
 	RegisterReads  int64          // 32-bit registers read by threads
@@ -82,8 +83,11 @@ func (l *launch) counters(workers []*worker) *Counters {
 		if sum.Warps == 0 {
 			continue
 		}
-		c.RegisterReads += scale(sum.Threads * int64(in.reads))
-		c.RegisterWrites += scale(sum.Threads * int64(in.writes))
+		c.Chain += scale(sum.Warps * int64(in.chain))
+		if !Renames(in.name) {
+			c.RegisterReads += scale(sum.Threads * int64(in.reads))
+			c.RegisterWrites += scale(sum.Threads * int64(in.writes))
+		}
 		sum = Count{scale(sum.Warps), scale(sum.Threads)}
 		c.Total.add(sum)
 		c.Classes[in.class].add(sum)

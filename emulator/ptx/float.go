@@ -87,20 +87,6 @@ func max32(x, y uint32) uint32 {
 	return b32(max(a, b))
 }
 
-// number64 is f of two doubles, or the number when one of them is NaN.
-func number64(f func(x, y float64) float64) func(x, y uint64) uint64 {
-	return func(x, y uint64) uint64 {
-		switch a, b := f64(x), f64(y); {
-		case a != a:
-			return y
-		case b != b:
-			return x
-		default:
-			return b64(f(a, b))
-		}
-	}
-}
-
 // A floatOp is a single-precision operation and which modifiers it takes.
 type floatOp struct {
 	class Class
@@ -227,8 +213,6 @@ func init() {
 		map2(d, a, b, func(x, y uint64) uint64 { return number64(x, y, func(a, b float64) float64 { return max(a, b) }) })
 	})
 	add64(Float, "neg", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return x ^ 1<<63 }) })
-	add64(Float, "min", t, 2, func(d, a, b, _ l64) { map2(d, a, b, number64(func(x, y float64) float64 { return min(x, y) })) })
-	add64(Float, "max", t, 2, func(d, a, b, _ l64) { map2(d, a, b, number64(func(x, y float64) float64 { return max(x, y) })) })
 	add64(Float, "abs", t, 1, func(d, a, _, _ l64) { map1(d, a, func(x uint64) uint64 { return x &^ (1 << 63) }) })
 	for _, op := range []string{"add", "sub", "mul"} {
 		alus[op+".rn.f64"] = alus[op+".f64"]

@@ -57,6 +57,7 @@ type instr struct {
 	f64      func(d, a, b, c l64)
 	exec     func(w *warp, in *instr)
 
+	chain         int32 // at the first of a basic block: instructions of it that wait one for the other
 	reads, writes int32 // registers read and written, in units of 32 bits
 	name          string
 }

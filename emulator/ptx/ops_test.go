@@ -447,6 +447,12 @@ var opCases = []opCase{
 	{"cvt.u8.u32", "u32", rep("u32"), func(a, _, _ uint64) uint64 { return a & 255 }},
 	{"cvt.s64.s8", "s64", rep("s64"), func(a, _, _ uint64) uint64 { return uint64(s8(a)) }},
 	{"cvt.u64.u16", "u64", rep("u16"), func(a, _, _ uint64) uint64 { return a }},
+	{"cvt.pack.sat.s8.s32.b32", "b32", []string{"s32", "s32", "b32"}, func(a, b, c uint64) uint64 {
+		return c<<16&0xffff0000 | uint64(uint8(max(-128, min(127, s32(a)))))<<8 | uint64(uint8(max(-128, min(127, s32(b)))))
+	}},
+	{"cvt.pack.sat.u8.s32.b32", "b32", []string{"s32", "s32", "b32"}, func(a, b, c uint64) uint64 {
+		return c<<16&0xffff0000 | uint64(max(0, min(255, s32(a))))<<8 | uint64(max(0, min(255, s32(b))))
+	}},
 	{"cvt.sat.s8.s32", "s32", rep("s32"), func(a, _, _ uint64) uint64 { return uint64(max(-128, min(127, s32(a)))) }},
 	{"cvt.sat.u8.s32", "u32", rep("s32"), func(a, _, _ uint64) uint64 { return uint64(max(0, min(255, s32(a)))) }},
 	{"cvt.sat.s32.s64", "s32", rep("s64"), func(a, _, _ uint64) uint64 {

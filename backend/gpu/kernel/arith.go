@@ -34,9 +34,9 @@ func (k *fn) widen(c Codes, v val) val {
 // byteOf returns byte i of a word as i32.
 func (k *fn) byteOf(w val, i int, signed bool) val {
 	if signed {
-		return k.ashr(k.shl(w, 24-8*i), 24)
+		return k.permute(w, w, i|0x8880|0x1110*i) // the others are copies of its sign
 	}
-	return k.and(k.lshr(w, 8*i), 255)
+	return k.permute(w, k.i32(0), 0x4440|i)
 }
 
 // narrow cuts an i32 to a code.
@@ -47,13 +47,13 @@ func (k *fn) narrow(c Codes, v val) val {
 	return k.trunc(v, types.NewInt(uint64(8*c.Bytes)))
 }
 
-// packBytes makes a word of the low bytes of up to four i32.
+// packBytes makes a word of the low bytes of two or four i32; of two, its low half.
 func (k *fn) packBytes(vs []val) val {
-	w := k.i32(0)
-	for i, v := range vs {
-		w = k.or(w, k.shl(k.and(v, 255), 8*i))
+	low := k.permute(vs[0], vs[1], 0x0040)
+	if len(vs) == 2 {
+		return low
 	}
-	return w
+	return k.permute(low, k.permute(vs[2], vs[3], 0x0040), 0x5410)
 }
 
 // Scale is a multiplier of internal/fixed: M·2^−Shift.

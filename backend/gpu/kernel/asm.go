@@ -29,6 +29,18 @@ func (k *fn) transposeBytes(w []val) []val {
 	return []val{k.permute(a, b, 0x5410), k.permute(a, b, 0x7632), k.permute(c, d, 0x5410), k.permute(c, d, 0x7632)}
 }
 
+// productHigh returns the upper word of x·m + c, for i32 x and m and an i64 c.
+func (k *fn) productHigh(x, m, c val) val {
+	return k.asm("{.reg .b64 t; .reg .b32 l; mad.wide.s32 t, $1, $2, $3; mov.b64 {l, $0}, t;}", "=r,r,r,l", false, types.I32, x, m, c)
+}
+
+// packSaturated makes bytes, signed or not, of four i32 and a word of them, the first
+// lowest.
+func (k *fn) packSaturated(signed bool, v []val) val {
+	text := fmt.Sprintf("{.reg .b32 t; cvt.pack.sat.%[1]s8.s32.b32 t, $4, $3, 0; cvt.pack.sat.%[1]s8.s32.b32 $0, $2, $1, t;}", sign(signed))
+	return k.asm(text, "=r,r,r,r,r", false, types.I32, v[0], v[1], v[2], v[3])
+}
+
 // nearest rounds a float32 half to even to an i32, saturated; NaN gives 0. LLVM's
 // own conversion leaves open what becomes of values out of range.
 func (k *fn) nearest(x val) val { return k.asm("cvt.rni.s32.f32 $0, $1;", "=r,f", false, types.I32, x) }
@@ -59,21 +71,22 @@ func (k *fn) unpack(r val) (out [4]val) {
 }
 
 // ldmatrix loads four matrices of eight rows of 16 bytes from shared memory: lane
-// l gives the address of row l%8 of matrix l/8, and receives word l%4 of row l/4
-// of each.
-func (k *fn) ldmatrix(at val) [4]val {
-	r := k.asm("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];", "=r,=r,=r,=r,r,~{memory}", true, fourWords, at)
+// l gives the address of row l%8 of matrix l/8, off bytes before it, and receives word
+// l%4 of row l/4 of each.
+func (k *fn) ldmatrix(at val, off int) [4]val {
+	r := k.asm(fmt.Sprintf("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4+%d];", off), "=r,=r,=r,=r,r,~{memory}", true, fourWords, at)
 	return k.unpack(r)
 }
 
-// copyAsync begins to copy 4 or 16 bytes from global memory at from to shared
-// memory at the address at.
-func (k *fn) copyAsync(at, from val, bytes int) {
-	cache := "cg" // past L1, which only 16 bytes may
-	if bytes != 16 {
+// copyAsync begins to copy 4, 8 or 16 bytes from global memory, fromOff bytes behind
+// from, to shared memory, atOff bytes behind at. Where again holds they are likely to
+// be read again soon and pass through L1, as fewer than 16 must.
+func (k *fn) copyAsync(at val, atOff int, from val, fromOff, bytes int, again bool) {
+	cache := "cg"
+	if bytes != 16 || again {
 		cache = "ca"
 	}
-	k.asm(fmt.Sprintf("cp.async.%s.shared.global [$0], [$1], %d;", cache, bytes), "r,l,~{memory}", true, types.Void, at, from)
+	k.asm(fmt.Sprintf("cp.async.%s.shared.global [$0+%d], [$1+%d], %d;", cache, atOff, fromOff, bytes), "r,l,~{memory}", true, types.Void, at, from)
 }
 
 // commitCopies makes a group of the copies begun since the last.

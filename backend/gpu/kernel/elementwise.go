@@ -1,7 +1,10 @@
 package kernel
 
 import (
+	"math"
+
 	"github.com/llir/llvm/ir/constant"
+	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
 )
 
@@ -16,13 +19,47 @@ type Arith struct {
 	Out    Range
 }
 
-func (s Arith) compute(k *fn, a, b val) val {
-	a, b = k.sub(a, int(s.ZA)), k.sub(b, int(s.ZB))
+func (s Arith) compute(k *fn, a, b val) val { return k.clamp(s.unlimited(k, a, b), s.Out.Lo, s.Out.Hi) }
+
+// unlimited is compute but for the limits of the range, which a product keeps to anyway.
+func (s Arith) unlimited(k *fn, a, b val) val {
 	if s.Mul {
-		return k.scaled(k.mul(a, b), s.Scale, s.Out)
+		return k.scaled(k.mul(k.sub(a, int(s.ZA)), k.sub(b, int(s.ZB))), s.Scale, s.Out)
 	}
-	sum := k.add(k.mul(a, int(s.MA)), k.mul(b, int(s.MB)))
-	return k.clamp(k.add(k.roundShift(sum, s.Shift), int(s.Out.Zero)), s.Out.Lo, s.Out.Hi)
+	// Zero points and one half are one addend; so is that of the result where there is
+	// room and no tie, whose evenness it would change.
+	half, most := 1<<(s.Shift-1), int(max(s.MA, -s.MA)+max(s.MB, -s.MB))*math.MaxUint8
+	start, zero := half-int(s.ZA)*int(s.MA)-int(s.ZB)*int(s.MB), int(s.Out.Zero)
+	ties := s.ties()
+	if room := math.MaxInt32 - most - half; !ties && max(zero, -zero)<<s.Shift < room {
+		start, zero = start+zero<<s.Shift, 0
+	}
+	sum := k.add(k.add(k.mul(a, int(s.MA)), int(int32(start))), k.mul(b, int(s.MB)))
+	q := k.ashr(sum, s.Shift)
+	if ties {
+		q = k.sel(k.cmp(enum.IPredEQ, k.and(sum, 1<<s.Shift-1), 0), k.and(q, -2), q)
+	}
+	return k.add(q, zero)
+}
+
+// ties reports whether the sum of some two codes lies half-way between two codes.
+func (s Arith) ties() bool {
+	lo := func(c Codes) int32 {
+		if c.Signed {
+			return math.MinInt8
+		}
+		return 0
+	}
+	mask, half := int32(1)<<s.Shift-1, int32(1)<<(s.Shift-1)
+	for a := range int32(256) {
+		part := (a+lo(s.A)-s.ZA)*s.MA + half
+		for b := range int32(256) {
+			if (part+(b+lo(s.B)-s.ZB)*s.MB)&mask == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Binary is Arith element by element, with broadcasting. Parameters: a, b, those

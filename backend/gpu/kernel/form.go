@@ -216,7 +216,7 @@ func (e *tensorEmitter) preparePacked(group val) {
 	}
 	if e.Form.Blocks {
 		region := t.Rows()*TileK + t.Cols()*e.colBytes()
-		p.factors = k.add(e.base, k.add(k.add(cols, k.mul(k.and(e.lane, 3), 2)), region))
+		p.factors = k.add(e.base, k.add(k.add(cols, k.mul(k.and(e.lane, 3), e.beside())), region))
 		perStep := t.Cols() / 16
 		step, col := k.div(e.tid, perStep), k.mul(k.rem(e.tid, perStep), 16)
 		p.factorFrom = k.add(k.mul(group, e.paddedK()/BlockK*e.paddedCols()), k.add(k.mul(step, e.paddedCols()), k.add(e.n0, col)))
@@ -235,7 +235,7 @@ func (e *tensorEmitter) fillFactors(t, stage val) {
 	}
 	k.when(p.has, func() {
 		from := k.add(p.factorFrom, k.mul(t, TileK/BlockK*e.paddedCols()))
-		k.copyAsync(k.add(p.factorTo, stage), k.bits(k.at(k.params["factors"], from)), 16)
+		k.copyAsync(k.add(p.factorTo, stage), 0, k.bits(k.at(k.params["factors"], from)), 0, 16, false)
 	})
 }
 
@@ -265,7 +265,7 @@ func (k *fn) fragment(w val) [2]val { return [2]val{k.signedBytes(w), k.signedBy
 // step, in the buffer at offset read.
 func (e *tensorEmitter) blockFactors(step, n int, read val) [2]val {
 	k := e.k
-	both := k.zext(k.loadShared(types.I16, k.add(k.add(e.packed.factors, read), step*e.Tile.Cols()+8*n)), types.I32)
+	both := k.zext(k.loadShared(types.I16, k.add(k.add(e.packed.factors, read), step*e.Tile.Cols()+e.tileColumn(n))), types.I32)
 	return [2]val{k.and(both, 255), k.lshr(both, 8)}
 }
 

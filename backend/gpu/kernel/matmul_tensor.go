@@ -64,7 +64,8 @@ func whole(piece, n int) int {
 // strided is how the operands lie.
 func (s MatMulTensor) strided() strided {
 	y := s.aligned(0, s.PitchY)
-	d := strided{xPitch: s.PitchA, yPitch: s.PitchY, copied: whole(s.pieceA(), s.K), pairs: s.N%2 == 0 && y >= 4}
+	c := s.conv()
+	d := strided{yPitch: s.PitchY, copied: whole(s.pieceA(), s.K), pairs: s.N%2 == 0 && y >= 4, directly: c.direct() && y >= c.beside()}
 	if p := whole(y, s.N); p > 1 && !s.Out.Sums {
 		d.stored = p
 	}
@@ -72,7 +73,9 @@ func (s MatMulTensor) strided() strided {
 }
 
 func (s MatMulTensor) emit(k *fn) {
-	e := newTensorEmitter(k, s.conv())
+	c := s.conv()
+	c.Lie.Position = s.PitchA
+	e := newTensorEmitter(k, c)
 	matrix := k.i32(0)
 	if s.Batch.Size() > 1 {
 		matrix = k.special("ctaid.y")
@@ -190,7 +193,7 @@ func (r *rightTile) fillColumns(e *tensorEmitter, at, stage val) {
 	}
 	for j, to := range r.to {
 		if size > 1 {
-			k.copyAsync(k.add(to, stage), k.bits(source(j, 0)), size)
+			k.copyAsync(k.add(to, stage), 0, k.bits(source(j, 0)), 0, size, false)
 			continue
 		}
 		var codes []val

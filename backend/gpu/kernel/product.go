@@ -1,6 +1,9 @@
 package kernel
 
 import (
+	"math"
+	"math/bits"
+
 	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 )
@@ -10,11 +13,17 @@ import (
 // channel. Its table holds four words for each channel: bias, multiplier and what
 // follows from its shift. The bias also takes in what the zero point of x adds to
 // each sum.
+//
+// Where no product of a sum and its multiplier can lie half-way between two codes, and
+// all shifts are 32 or more, the table is folded: bias, rounding and zero point are one
+// 64-bit addend of the product, and the code is in the upper word. It holds the words of
+// the addend, the multiplier, and the shift less 32.
 type Epilogue struct {
-	Sums  bool // y is int32
-	High  bool // the form of the table
-	Range Range
-	Then  Chain // not of sums
+	Sums   bool // y is int32
+	High   bool // the form of the table
+	Folded bool // so is this
+	Range  Range
+	Then   Chain // not of sums
 
 	// Same says that all channels are alike, and have Bias and Scale: there is no table.
 	Same  bool
@@ -23,8 +32,12 @@ type Epilogue struct {
 }
 
 // NewEpilogue returns an epilogue that rescales, and its table, for channels with
-// the given biases and multipliers.
-func NewEpilogue(bias []int32, scales []Scale, r Range) (Epilogue, []int32) {
+// the given biases and multipliers. Neither a sum nor a sum and its bias is more than
+// most away from 0.
+func NewEpilogue(bias []int32, scales []Scale, r Range, most int64) (Epilogue, []int32) {
+	if table, ok := foldedTable(bias, scales, r, most); ok {
+		return Epilogue{Folded: true, Range: r}, table
+	}
 	e := Epilogue{High: allHigh(scales), Range: r}
 	var table []int32
 	for c, s := range scales {
@@ -32,6 +45,30 @@ func NewEpilogue(bias []int32, scales []Scale, r Range) (Epilogue, []int32) {
 		table = append(table, bias[c], m, shift, mask)
 	}
 	return e, table
+}
+
+// foldedTable returns the table of a folded epilogue; ok is false when some sum may wrap
+// or lie half-way, or some shift is too small.
+//
+// sum·M lies half-way between multiples of 2^shift when it has exactly shift−1 factors of
+// two: those of M, and no more from a sum than its size allows.
+func foldedTable(bias []int32, scales []Scale, r Range, most int64) (table []int32, ok bool) {
+	if most > math.MaxInt32 || !allHigh(scales) {
+		return nil, false
+	}
+	for c, s := range scales {
+		s = s.normal()
+		if s.M != 0 && bits.TrailingZeros32(uint32(s.M))+bits.Len64(uint64(most)) >= s.Shift {
+			return nil, false
+		}
+		const room = 1 << 62 // a quarter of what an addend may take up
+		if s.Shift > 52 || most > room/int64(max(s.M, 1)) {
+			return nil, false
+		}
+		start := int64(bias[c])*int64(s.M) + 1<<(s.Shift-1) + int64(r.Zero)<<s.Shift
+		table = append(table, int32(start), int32(start>>32), s.M, int32(s.Shift-highShift))
+	}
+	return table, true
 }
 
 // NewSums returns an epilogue whose result is the sums plus biases, and its table.
@@ -47,29 +84,72 @@ func NewSums(bias []int32) (Epilogue, []int32) {
 type channelParams struct {
 	bias  val
 	scale rescaling
+	start val // of a folded epilogue, whose shift is scale's
 }
 
 func (e Epilogue) load(k *fn, channel val) channelParams {
 	if e.Same {
-		return channelParams{k.i32(int(e.Bias)), k.constantRescaling(e.Scale)}
+		return channelParams{bias: k.i32(int(e.Bias)), scale: k.constantRescaling(e.Scale)}
 	}
 	at := k.mul(channel, 16)
 	table := k.params["table"]
 	if e.Sums {
 		return channelParams{bias: k.load(types.I32, table, at)}
 	}
+	if e.Folded {
+		row := k.load(types.NewVector(2, types.I64), table, at)
+		rest := k.b.NewExtractElement(row, k.i32(1))
+		return channelParams{
+			start: k.b.NewExtractElement(row, k.i32(0)),
+			scale: rescaling{m: k.trunc(rest, types.I32), shift: k.trunc(k.lshr(rest, 32), types.I32)},
+		}
+	}
 	row := k.load(word(16), table, at)
 	part := func(i int) val { return k.b.NewExtractElement(row, k.i32(i)) }
-	return channelParams{part(0), k.newRescaling(part(1), part(2), part(3), e.High)}
+	return channelParams{bias: part(0), scale: k.newRescaling(part(1), part(2), part(3), e.High)}
 }
 
 // finish returns the result of one sum, as i32.
 func (e Epilogue) finish(k *fn, sum val, p channelParams) val {
+	if e.Folded {
+		return k.clamp(e.rounded(k, sum, p), e.Range.Lo, e.Range.Hi)
+	}
 	sum = k.add(sum, p.bias)
 	if e.Sums {
 		return sum
 	}
 	return k.rescale(sum, p.scale, e.Range)
+}
+
+// rounded is finish of a folded epilogue but for the limits of the range.
+func (e Epilogue) rounded(k *fn, sum val, p channelParams) val {
+	return k.ashr(k.productHigh(sum, p.scale.m, p.start), p.scale.shift)
+}
+
+// words returns the results of neighbouring sums, a multiple of four, the first of
+// element at, as words of codes that have gone through the chain.
+func (e Epilogue) words(k *fn, sums []val, ps []channelParams, at val) []val {
+	codes := make([]val, len(sums))
+	r := &e.Range
+	switch {
+	case e.Folded && e.Then == nil:
+		for i, s := range sums {
+			codes[i] = e.rounded(k, s, ps[i])
+		}
+	default:
+		for i, s := range sums {
+			codes[i] = e.finish(k, s, ps[i])
+		}
+		codes, r = e.Then.unlimited(k, codes, at)
+	}
+	if r != nil {
+		return k.limitedWords(codes, *r)
+	}
+	out := make([]val, len(codes)/4)
+	for i := range out {
+		out[i] = k.packBytes(codes[4*i : 4*i+4])
+	}
+	return out
 }
 
 // Conv is a convolution, or a matrix product with constant weights as one of 1×1,

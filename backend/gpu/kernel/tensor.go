@@ -52,15 +52,32 @@ func (k *fn) inBuffer(r, col val) val {
 //
 // Weights lie as [group][output channel][tap, input channel], with channels filled
 // up to whole tiles and the summed dimension to a multiple of TileK with zeros; those
-// of 4 bits as packNibbles packs them.
+// of 4 bits as packNibbles packs them. Where input channels are several TileK, and
+// windows overlap, the taps of one TileK of channels come before those of the next
+// (tapsInside), so that what neighbouring taps share is still in L1.
 type ConvTensor struct {
 	Window Window
+	Lie    Lie // of x
 	O      int
 	Groups int
 	X      Codes
 	Out    Epilogue
 	Form   Form
 	Tile   Tile
+}
+
+// Lie is how the positions of an image lie in memory, in bytes from one to the next; 0
+// stands for dense. Positions may overlap: then channels of a position are those of its
+// neighbours as well.
+type Lie struct{ Image, Row, Position int }
+
+// lie returns the distances of the images, rows and positions of x.
+func (s ConvTensor) lie() Lie {
+	if s.Lie != (Lie{}) {
+		return s.Lie
+	}
+	w := s.Window
+	return Lie{w.H * w.W * w.C, w.W * w.C, w.C}
 }
 
 // Family implements Spec.
@@ -97,12 +114,55 @@ func (s ConvTensor) PackWeights(w []int8) []byte {
 	out := make([]byte, s.PackedBytes())
 	for o := range s.O {
 		to := out[((o/og)*rows+o%og)*pk:]
+		column := w[o*k : (o+1)*k]
+		if s.tapsInside() {
+			column = s.inTurns(column)
+		}
 		if s.Form.Nibbles {
-			packNibbles(to, w[o*k:(o+1)*k])
+			packNibbles(to, column)
 			continue
 		}
-		for i, v := range w[o*k : (o+1)*k] {
+		for i, v := range column {
 			to[i] = byte(v)
+		}
+	}
+	return out
+}
+
+// steady reports whether each tile of the summed dimension is of one tap, and of how
+// many TileK of channels a tap has.
+func (s ConvTensor) steady() (turns int, ok bool) {
+	ig := s.Window.C / s.Groups
+	return ig / TileK, ig%TileK == 0 && s.chunk() == 16
+}
+
+// columnOfTaps reports whether each tile is of as many taps, one below the other and all
+// inside; what Pixels is for.
+func (s ConvTensor) columnOfTaps() bool {
+	w := s.Window
+	return s.chunk() > 1 && s.Groups == 1 && w.Kernel[0] > 1 && TileK%w.C == 0 && w.C%s.chunk() == 0 && w.Kernel[1] == 1 && s.K()%TileK == 0 && !w.checked(0) && !w.checked(1)
+}
+
+// tapsInside reports whether the taps of TileK channels come before the next channels.
+func (s ConvTensor) tapsInside() bool {
+	turns, ok := s.steady()
+	return ok && turns > 1 && s.Overlaps() && !s.Form.Blocks
+}
+
+// steadyX is steady for x as it lies.
+func (e *tensorEmitter) steadyX() (turns int, ok bool) {
+	turns, ok = e.steady()
+	return turns, ok && e.copied == 16
+}
+
+// inTurns orders a column of weights [tap, input channel] as tapsInside says.
+func (s ConvTensor) inTurns(column []int8) []int8 {
+	turns, _ := s.steady()
+	taps := s.Window.Kernel[0] * s.Window.Kernel[1]
+	out := make([]int8, 0, len(column))
+	for turn := range turns {
+		for tap := range taps {
+			out = append(out, column[(tap*turns+turn)*TileK:][:TileK]...)
 		}
 	}
 	return out
@@ -122,8 +182,9 @@ func (s ConvTensor) paddedCols() int {
 // chunk is how many bytes of x are copied at once: as many as are sure to lie
 // together and aligned. 1 means that words are gathered byte by byte.
 func (s ConvTensor) chunk() int {
-	for _, b := range []int{16, 4} {
-		if s.Window.C%b == 0 && s.Window.C/s.Groups%b == 0 {
+	at := s.lie()
+	for _, b := range []int{16, 8, 4} {
+		if at.Image%b == 0 && at.Row%b == 0 && at.Position%b == 0 && s.Window.C/s.Groups%b == 0 {
 			return b
 		}
 	}
@@ -145,25 +206,33 @@ type tensorEmitter struct {
 	channel    func(val) val // the channel of a column
 	base       val           // shared memory
 	rows       []tensorRow
-	col        val   // first byte of the thread's pieces of x within TileK
-	from       []val // the thread's pieces of weights in the first tile
-	to         []val // where they go in the first buffer
+	col        val // first byte of the thread's pieces of x within TileK
+	pieces     int // of weights that the thread copies, wStep columns apart
+	wStep      int
+	from       val // the first of them in the first tile
+	to         val // where it goes in the first buffer
 	packed     packedTile
 }
 
 // strided says how the operands of a tensorEmitter lie.
 type strided struct {
-	xPitch, yPitch int  // elements from a row of x, and of y, to the next
-	copied         int  // bytes of x that are copied at once, see ConvTensor.chunk
-	stored         int  // results that are stored at once, see ConvTensor.piece
-	pairs          bool // two neighbouring results are
+	yPitch   int  // elements from a row of y to the next; x lies as ConvTensor.Lie says
+	copied   int  // bytes of x that are copied at once, see ConvTensor.chunk
+	stored   int  // results that are stored at once, see ConvTensor.piece
+	pairs    bool // two neighbouring results are
+	directly bool // see ConvTensor.direct
 }
 
 // tensorRow is a row whose pieces of x a thread copies.
 type tensorRow struct {
 	y0, x0 val // coordinates of tap 0
 	base   val // offset of tap 0, channel 0 of the group
-	to     val // address in the first buffer
+	to     val // address in the first buffer, less toOff
+	toOff  int
+
+	// Of a steady convolution, or one with a column of taps:
+	from val // where the thread's piece of the first tile lies
+	taps val // a bit for each tap, of those inside; nil when all are
 }
 
 func (s ConvTensor) emit(k *fn) {
@@ -184,7 +253,7 @@ func (s ConvTensor) emit(k *fn) {
 
 func newTensorEmitter(k *fn, s ConvTensor) *tensorEmitter {
 	e := &tensorEmitter{ConvTensor: s, k: k, tid: k.special("tid.x")}
-	e.strided = strided{s.Window.C, s.O, s.chunk(), s.piece(), s.O/s.Groups%2 == 0}
+	e.strided = strided{s.O, s.chunk(), s.piece(), s.O/s.Groups%2 == 0, s.direct()}
 	e.lane, e.warp = k.and(e.tid, 31), k.lshr(e.tid, 5)
 	e.place()
 	e.base = k.address(k.shared())
@@ -226,11 +295,52 @@ func (e *tensorEmitter) prepareX() {
 		}
 		p := k.split(m, w.N, w.OH, w.OW)
 		row := tensorRow{y0: k.first(w, 0, p[1]), x0: k.first(w, 1, p[2])}
-		row.base = k.add(k.mul(p[0], w.H*w.W*w.C), e.xAt)
-		row.base = k.add(row.base, k.mul(k.add(k.mul(row.y0, w.W), row.x0), e.xPitch))
-		row.to = k.add(e.base, k.inBuffer(r, e.col))
+		lie := e.lie()
+		row.base = k.add(k.mul(p[0], lie.Image), e.xAt)
+		row.base = k.add(row.base, k.add(k.mul(row.y0, lie.Row), k.mul(row.x0, lie.Position)))
+		if like := j % (max(twistPeriod, step) / step); j > like {
+			row.to, row.toOff = e.rows[like].to, (j-like)*step*TileK
+		} else {
+			row.to = k.add(e.base, k.inBuffer(r, e.col))
+		}
+		if _, ok := e.steadyX(); ok {
+			row.from = k.at(e.x, k.add(row.base, e.col))
+			row.taps = e.tapsOf(row)
+		} else if e.columnOfTaps() {
+			_, _, off, _ := e.tapOf(e.col)
+			row.from = k.at(e.x, k.add(row.base, off))
+		}
 		e.rows = append(e.rows, row)
 	}
+}
+
+// twistPeriod is a number of rows after which the places of pieces in a buffer repeat.
+const twistPeriod = 32
+
+// maxTapBits bounds the taps of which a word has a bit each.
+const maxTapBits = 32
+
+// tapsOf returns a bit for each tap of a row's window that is inside, nil when all are or
+// there are too many.
+func (e *tensorEmitter) tapsOf(r tensorRow) val {
+	k, w := e.k, e.Window
+	if !w.checked(0) && !w.checked(1) || w.Kernel[0]*w.Kernel[1] > maxTapBits {
+		return nil
+	}
+	inside := func(axis int, first val, tap int) val {
+		if !w.checked(axis) {
+			return k.i32(1)
+		}
+		return k.zext(k.inside(k.add(first, tap*w.Dilation[axis]), w.size(axis)), types.I32)
+	}
+	cols, taps := k.i32(0), k.i32(0)
+	for x := range w.Kernel[1] {
+		cols = k.or(cols, k.shl(inside(1, r.x0, x), x))
+	}
+	for y := range w.Kernel[0] {
+		taps = k.or(taps, k.shl(k.mul(cols, inside(0, r.y0, y)), y*w.Kernel[1]))
+	}
+	return taps
 }
 
 // prepareW finds the thread's pieces of weights.
@@ -239,17 +349,16 @@ func (e *tensorEmitter) prepareW(group val) {
 	const perRow = TileK / 16
 	piece := e.colBytes() / perRow
 	step := e.Tile.Threads() / perRow
-	for j := range e.Tile.Cols() / step {
-		n := k.add(k.div(e.tid, perRow), j*step)
-		col := k.mul(k.rem(e.tid, perRow), piece)
-		row := k.add(k.add(k.mul(group, e.paddedCols()), e.n0), n)
-		e.from = append(e.from, k.add(k.mul(row, e.paddedK()/TileK*e.colBytes()), col))
-		if e.Form.Nibbles { // read by eight bytes, which meet in no bank as they lie
-			e.to = append(e.to, k.add(e.base, k.add(k.add(k.mul(n, e.colBytes()), col), e.Tile.Rows()*TileK)))
-			continue
-		}
-		e.to = append(e.to, k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col)))
+	e.pieces, e.wStep = e.Tile.Cols()/step, step
+	n := k.div(e.tid, perRow)
+	col := k.mul(k.rem(e.tid, perRow), piece)
+	row := k.add(k.add(k.mul(group, e.paddedCols()), e.n0), n)
+	e.from = k.at(k.params["w"], k.add(k.mul(row, e.paddedK()/TileK*e.colBytes()), col))
+	if e.Form.Nibbles { // read by eight bytes, which meet in no bank as they lie
+		e.to = k.add(e.base, k.add(k.add(k.mul(n, e.colBytes()), col), e.Tile.Rows()*TileK))
+		return
 	}
+	e.to = k.add(e.base, k.inBuffer(k.add(n, e.Tile.Rows()), col))
 }
 
 // tapOf takes a position of the summed dimension apart: the tap's coordinates
@@ -257,8 +366,13 @@ func (e *tensorEmitter) prepareW(group val) {
 func (e *tensorEmitter) tapOf(at val) (dy, dx, off, exists val) {
 	k, w := e.k, e.Window
 	p := k.split(at, w.Kernel[0], w.Kernel[1], w.C/e.Groups)
+	if e.tapsInside() {
+		p = k.split(at, w.C/e.Groups/TileK, w.Kernel[0], w.Kernel[1], TileK)
+		p = []val{p[1], p[2], k.add(k.mul(p[0], TileK), p[3])}
+	}
 	dy, dx = k.mul(p[0], w.Dilation[0]), k.mul(p[1], w.Dilation[1])
-	off = k.add(k.mul(k.add(k.mul(dy, w.W), dx), w.C), p[2])
+	lie := e.lie()
+	off = k.add(k.add(k.mul(dy, lie.Row), k.mul(dx, lie.Position)), p[2])
 	if e.K()%TileK != 0 {
 		exists = k.cmp(enum.IPredULT, at, e.K())
 	}
@@ -289,19 +403,30 @@ func (e *tensorEmitter) fill(t, stage val) {
 	if e.right != nil {
 		e.right.fill(e, at, stage)
 	}
-	for j, from := range e.from {
-		in := at
-		if e.Form.Nibbles {
-			in = k.mul(t, e.colBytes())
+	if e.pieces > 0 {
+		to, from := k.add(e.to, stage), k.bits(k.at(e.from, k.mul(t, e.colBytes())))
+		for j := range e.pieces {
+			k.copyAsync(to, j*e.wStep*e.colBytes(), from, j*e.wStep*e.paddedK()/TileK*e.colBytes(), e.colBytes()/4, false)
 		}
-		k.copyAsync(k.add(e.to[j], stage), k.bits(k.at(k.params["w"], k.add(from, in))), e.colBytes()/4)
 	}
 	e.fillFactors(t, stage)
+	if turns, ok := e.steadyX(); ok && (e.rows[0].taps != nil || !e.Window.checked(0) && !e.Window.checked(1)) {
+		e.fillSteady(t, stage, turns)
+		return
+	}
+	if e.columnOfTaps() {
+		w := e.Window
+		off := k.sext(k.mul(t, TileK/w.C*w.Dilation[0]*e.lie().Row), types.I64)
+		for _, r := range e.rows {
+			k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(k.at(r.from, off)), 0, e.copied, true)
+		}
+		return
+	}
 	at = k.add(at, e.col)
 	if piece := e.copied; piece > 1 {
 		dy, dx, off, exists := e.tapOf(at)
 		for _, r := range e.rows {
-			k.copyAsync(k.add(r.to, stage), k.bits(e.source(r, dy, dx, off, exists)), piece)
+			k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(e.source(r, dy, dx, off, exists)), 0, piece, e.Overlaps())
 		}
 		return
 	}
@@ -317,8 +442,30 @@ func (e *tensorEmitter) fill(t, stage val) {
 		}
 	}
 	for i, r := range e.rows {
-		p := k.b.NewIntToPtr(k.add(r.to, stage), pointer(types.I32, spaceShared))
+		p := k.b.NewIntToPtr(k.add(k.add(r.to, r.toOff), stage), pointer(types.I32, spaceShared))
 		k.store(words[i], p, 0)
+	}
+}
+
+// fillSteady copies the thread's pieces of x of tile t, which are all of one tap, of
+// which each has so many turns.
+func (e *tensorEmitter) fillSteady(t, stage val, turns int) {
+	k, w, lie := e.k, e.Window, e.lie()
+	taps := w.Kernel[0] * w.Kernel[1]
+	tap, channel := k.div(t, turns), k.rem(t, turns)
+	if e.tapsInside() {
+		channel, tap = k.div(t, taps), k.rem(t, taps)
+	}
+	y, x := k.div(tap, w.Kernel[1]), k.rem(tap, w.Kernel[1])
+	off := k.add(k.mul(y, w.Dilation[0]*lie.Row), k.add(k.mul(x, w.Dilation[1]*lie.Position), k.mul(channel, TileK)))
+	off = k.sext(off, types.I64)
+	bit := k.shl(k.i32(1), tap)
+	for _, r := range e.rows {
+		from := k.at(r.from, off)
+		if r.taps != nil {
+			from = k.sel(k.cmp(enum.IPredNE, k.and(r.taps, bit), 0), from, e.pad)
+		}
+		k.copyAsync(k.add(r.to, stage), r.toOff, k.bits(from), 0, 16, e.Overlaps())
 	}
 }
 
@@ -339,7 +486,13 @@ func (e *tensorEmitter) sums() []val {
 	// Where the lane's rows for ldmatrix begin in the first buffer, for each of the
 	// two steps in a buffer.
 	row := k.add(k.mul(warpM, 16*t.M16), k.and(e.lane, 15))
-	col := k.add(k.mul(warpN, 8*t.N8), k.add(k.and(e.lane, 7), k.mul(k.lshr(e.lane, 4), 8)))
+	col := k.mul(warpN, 8*t.N8)
+	if e.beside() == 2 {
+		col = k.add(col, k.add(k.and(e.lane, 7), k.mul(k.lshr(e.lane, 4), 8)))
+	} else {
+		within := k.add(k.mul(k.and(k.lshr(e.lane, 1), 3), e.beside()), k.and(e.lane, 1))
+		col = k.add(col, k.add(within, k.mul(k.lshr(e.lane, 4), 2)))
+	}
 	var aFrom, bFrom [TileK / instK]val
 	for step := range aFrom {
 		aFrom[step] = k.add(e.base, k.inBuffer(row, k.add(k.mul(k.lshr(e.lane, 4), 16), step*instK)))
@@ -374,23 +527,44 @@ func (e *tensorEmitter) sums() []val {
 			at = k.add(at, size)
 			return k.sel(k.cmp(enum.IPredEQ, at, t.Stages*size), k.i32(0), at)
 		}
-		return append(acc, wrap(read), wrap(write))
+		return append(acc, wrap(read), read) // what was read now is filled next
 	})[:sums]
 }
 
+// beside is how many neighbouring columns a lane has results of. The columns of a warp's
+// tiles are dealt out so: the first two columns of a lane are of one tile, the next two
+// of the next.
+func (s ConvTensor) beside() int {
+	switch {
+	case s.Form.Nibbles: // which are read as columns lie
+		return 2
+	case s.Tile.N8%4 == 0:
+		return 8
+	}
+	return 4
+}
+
+// tileColumn is the column of the warp that is column 0 of its tile n. The others of the
+// tile follow as lanes have them: two, and the next two beside() further.
+func (s ConvTensor) tileColumn(n int) int {
+	tiles := s.beside() / 2
+	return 8*tiles*(n/tiles) + 2*(n%tiles)
+}
+
 // multiply adds the products of one step to acc. Sixteen rows on, the other
-// step's address is right: the twist differs there by two pieces.
+// step's address is right: the twist differs there by two pieces. So it does from the
+// columns of a pair of tiles to those of the next, sixteen or four on.
 func (e *tensorEmitter) multiply(aFrom, bFrom [TileK / instK]val, words [][TileK / instK]val, step int, read val, acc []val) {
 	k, t := e.k, e.Tile
 	signedB := e.right == nil || e.right.Codes.Signed
 	var a [][4]val
 	for m := range t.M16 {
-		a = append(a, k.ldmatrix(k.add(aFrom[step^m&1], m*16*TileK)))
+		a = append(a, k.ldmatrix(aFrom[step^m&1], m*16*TileK))
 	}
 	for n := 0; n < t.N8; n += 2 {
 		var b [4]val
 		if words == nil {
-			b = k.ldmatrix(k.add(bFrom[step^n/2&1], n*8*TileK))
+			b = k.ldmatrix(bFrom[step^n/2&1], e.tileColumn(n)*TileK)
 		}
 		for h := range 2 {
 			right := [2]val{b[2*h], b[2*h+1]}
@@ -434,13 +608,17 @@ func (e *tensorEmitter) finish(acc []val) {
 	og := e.O / e.Groups
 	warpM, warpN := k.div(e.warp, t.WarpsN), k.rem(e.warp, t.WarpsN)
 	row := k.add(k.mul(warpM, 16*t.M16), k.lshr(e.lane, 2))
-	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), 2))
+	col := k.add(k.mul(warpN, 8*t.N8), k.mul(k.and(e.lane, 3), e.beside()))
+	if e.directly {
+		e.finishDirect(acc, row, col)
+		return
+	}
 	piece := e.stored
 	if piece > 0 { // the last buffers are read before results take their place
 		k.barrier()
 	}
 	for n := range t.N8 {
-		c := k.add(col, 8*n)
+		c := k.add(col, e.tileColumn(n))
 		var exists, second val
 		if og%t.Cols() != 0 {
 			exists = k.cmp(enum.IPredULT, k.add(e.n0, c), og)
@@ -480,6 +658,54 @@ func (e *tensorEmitter) finish(acc []val) {
 		k.barrier()
 		e.flush(piece)
 	}
+}
+
+// direct reports whether lanes store neighbouring results as they have them.
+func (s ConvTensor) direct() bool {
+	n := s.beside()
+	return n > 2 && !s.Out.Sums && s.O%n == 0 && s.O/s.Groups%n == 0
+}
+
+// finishDirect is finish where lanes store beside() results of a row at once, of which
+// four lanes fill a sector or half of one.
+func (e *tensorEmitter) finishDirect(acc []val, row, col val) {
+	k, t := e.k, e.Tile
+	og, wide := e.O/e.Groups, e.beside()
+	tiles := wide / 2
+	first := k.add(e.m0, row)
+	start := k.add(k.mul(first, e.yPitch), k.add(e.yAt, k.add(e.n0, col)))
+	for n := 0; n < t.N8; n += tiles {
+		c := k.add(k.add(e.n0, col), e.tileColumn(n))
+		var exists val
+		if og%t.Cols() != 0 {
+			exists = k.cmp(enum.IPredULT, c, og)
+		}
+		k.when(exists, func() {
+			channel := e.channel(c)
+			ps := make([]channelParams, wide)
+			for i := range ps {
+				ps[i] = e.Out.load(k, k.add(channel, i))
+			}
+			for m := range t.M16 {
+				for h := range 2 {
+					k.when(e.inRows(k.add(first, 16*m+8*h)), func() {
+						var sums []val
+						for i := range tiles {
+							sums = append(sums, acc[4*(m*t.N8+n+i)+2*h:][:2]...)
+						}
+						at := k.add(start, (16*m+8*h)*e.yPitch+e.tileColumn(n))
+						k.store(k.vectorOf(e.Out.words(k, sums, ps, at)), k.params["y"], at)
+					})
+				}
+			}
+		})
+	}
+}
+
+// Overlaps reports whether the windows of neighbouring positions share taps.
+func (s ConvTensor) Overlaps() bool {
+	w := s.Window
+	return w.Kernel[0] > w.Stride[0] || w.Kernel[1] > w.Stride[1] || s.lie().Position < w.C
 }
 
 // inRows reports whether row r of the product exists (nil when it must).

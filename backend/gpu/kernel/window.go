@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"math"
+
 	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
 )
@@ -80,12 +82,20 @@ func (s Pool) Family() string {
 // Params implements Spec.
 func (s Pool) Params() []string { return []string{"x", "scales", "y"} }
 
+// group is how many codes a thread computes.
 func (s Pool) group() int {
-	if s.Window.C%4 == 0 {
+	switch {
+	case s.Window.C%16 == 0 && s.whole():
+		return 16
+	case s.Window.C%4 == 0:
 		return 4
 	}
 	return 1
 }
+
+// whole reports whether the pool is a maximum of windows without gaps, in which a tap
+// outside the image may be replaced by the nearest inside.
+func (s Pool) whole() bool { return !s.Mean && s.Window.Dilation == [2]int{1, 1} }
 
 // Launch implements Spec.
 func (s Pool) Launch() Launch {
@@ -99,6 +109,10 @@ func (s Pool) emit(k *fn) {
 		c := k.split(i, w.N, w.OH, w.OW, w.C/g)
 		y0, x0 := k.first(w, 0, c[1]), k.first(w, 1, c[2])
 		base := k.add(k.mul(c[0], w.H*w.W*w.C), k.mul(c[3], g))
+		if s.whole() && g > 1 {
+			k.store(s.largest(k, y0, x0, base, g), k.params["y"], k.mul(i, g))
+			return
+		}
 		start := int32(0)
 		if !s.Mean {
 			start = s.Range.Lo
@@ -138,6 +152,46 @@ func (s Pool) emit(k *fn) {
 		}
 		k.storeCodes(k.params["y"], k.mul(i, g), acc)
 	})
+}
+
+// largest is the maximum of g channels, a multiple of four, in the window with first tap
+// (y0, x0), as words. Codes are compared as the upper bytes of words, in which what is
+// below decides between equals only.
+func (s Pool) largest(k *fn, y0, x0, base val, g int) val {
+	w := s.Window
+	start, least := 0, enum.IPredUGT
+	if s.Codes.Signed {
+		start, least = math.MinInt32, enum.IPredSGT
+	}
+	acc := make([]val, g)
+	for j := range acc {
+		acc[j] = k.i32(start)
+	}
+	at := func(axis int, first, i val) val {
+		p := k.add(first, i)
+		if w.checked(axis) {
+			p = k.clamp(p, 0, int32(w.size(axis)-1))
+		}
+		return p
+	}
+	acc = k.repeat(w.Kernel[0], acc, func(ky val, acc []val) []val {
+		row := k.add(base, k.mul(at(0, y0, ky), w.W*w.C))
+		return k.repeat(w.Kernel[1], acc, func(kx val, acc []val) []val {
+			words := k.words(k.load(word(g), k.params["x"], k.add(row, k.mul(at(1, x0, kx), w.C))), g)
+			out := make([]val, g)
+			for j := range out {
+				v := k.shl(words[j/4], 24-8*(j%4))
+				out[j] = k.sel(k.cmp(least, acc[j], v), acc[j], v)
+			}
+			return out
+		})
+	})
+	out := make([]val, g/4)
+	for i := range out {
+		a := acc[4*i:]
+		out[i] = k.permute(k.permute(a[0], a[1], 0x0073), k.permute(a[2], a[3], 0x0073), 0x5410)
+	}
+	return k.vectorOf(out)
 }
 
 // paddedCodes loads g codes of x, or zero when in does not hold.
