@@ -83,21 +83,16 @@ func TestCopiesFitDRAM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := Prepare(ctx, m, QuantOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := one.batch(32)
+	p, err := Prepare(ctx, m, QuantOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	replicas := func(text string) (int, float64) {
 		target := chipOf(t, "based_on: corsair-card\n"+text)
-		c, err := p.compile(target, pim.Throughput)
+		c, err := p.fresh(target, pim.Options{Objective: pim.Throughput, Clusters: 1, States: p.chipStates()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		clear(p.programs)
 		own := c.program.DRAMBytes - c.program.ConstBytes()
 		if all := c.program.ConstBytes() + int64(c.program.Replicas)*own; all > target.Chip.DRAM.Bytes.Int() {
 			t.Errorf("%d copies with %d bytes each and %d shared do not fit %v", c.program.Replicas, own, c.program.ConstBytes(), target.Chip.DRAM.Bytes.Value)
@@ -109,9 +104,9 @@ func TestCopiesFitDRAM(t *testing.T) {
 		return c.program.Replicas, s.perS
 	}
 	many, fast := replicas("")
-	few, slow := replicas("dram:\n  bytes: {value: 17e9, source: x, confidence: A}\n")
+	few, slow := replicas("dram:\n  bytes: {value: 10e9, source: x, confidence: A}\n")
 	if few >= many || slow > fast {
-		t.Errorf("%d copies and %.3g /s in 26 GB, %d and %.3g in 256", few, slow, many, fast)
+		t.Errorf("%d copies and %.3g /s in 10 GB, %d and %.3g in 256", few, slow, many, fast)
 	}
 }
 

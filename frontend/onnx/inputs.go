@@ -52,7 +52,7 @@ func (m *Model) BatchSymbol() string {
 			return ""
 		}
 		s := dims[0].GetDimParam()
-		if k > 0 && s != name || s != "N" && !strings.Contains(strings.ToLower(s), "batch") {
+		if k > 0 && s != name || !strings.Contains(strings.ToLower(s), "batch") {
 			return ""
 		}
 		name = s
