@@ -214,11 +214,14 @@ func (p *plan) gain(f *fusion, room int64) int64 {
 	return max(f.alone-p.groupTraffic(f.group, 0), 0)
 }
 
+// mostInVain is how many stores in a row are tried in vain before larger ones are not.
+const mostInVain = 8
+
 // unspill brings stores back to the scratchpad where there is room after all and
 // it saves traffic, the smallest first.
 func (p *plan) unspill() {
 	best := p.traffic()
-	for {
+	for vain := 0; vain < mostInVain; vain++ {
 		var small *store
 		for _, st := range p.stores {
 			if st.spilled && !st.constant() && !st.inner && !st.tried && (small == nil || st.size < small.size) {
@@ -232,7 +235,7 @@ func (p *plan) unspill() {
 		p.regroup()
 		if p.settle() == nil {
 			if n := p.traffic(); n < best {
-				best = n
+				best, vain = n, -1
 				continue
 			}
 		}
