@@ -31,7 +31,7 @@ check: ## format, vet, staticcheck, build, generated files, tests
 bench: ## benchmarks; ratios (%peak, ×ort) are taken in one run
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/gemm ./internal/fixed ./arch ./frontend/onnx ./ir/...
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./emulator/... ./backend/... ./models ./runtime
-	$(GO) test -run '^$$' -bench 'Mappings|ResNet18Points' -benchtime 200x ./backend/pim ./runtime/explore
+	$(GO) test -run '^$$' -bench 'Mappings|ResNet18Points' -benchtime 400x ./backend/pim ./runtime/explore
 	$(GO) test -run '^$$' -bench Workers -benchtime 3x ./runtime/explore
 
 fuzz: ## each fuzz target for FUZZTIME
