@@ -27,19 +27,19 @@ var tileShapes = []gen.Tile{
 // What a choice costs that no figure of an architecture says, in cycles, registers or
 // instructions: rough, since it only ranks tiles.
 const (
-	fillLatency  = 400 // from the first products of a thread block to the last, beside its turns, and its epilogue
-	turnLatency  = 40  // a barrier and the first fragments of a turn
-	baseRegs     = 56  // of a thread: addresses and fragments beside accumulators
-	loadLatency  = 30  // of dependent loads that hit L1, per word and thread of the dp4a form
-	wordInsts    = 6   // instructions of one dp4a with its loads and addresses
-	startInsts   = 150 // of a thread before the first turn
-	turnInsts    = 20  // of a turn, beside the copies
-	copyInsts    = 5   // of a copy of 16 bytes
-	resultInsts  = 6   // of one result's requantisation, without operators behind it
-	plainInsts   = 40  // the same of the dp4a form
-	chainInsts   = 8   // of one operator behind it
+	fillLatency  = 400  // from the first products of a thread block to the last, beside its turns, and its epilogue
+	turnLatency  = 40   // a barrier and the first fragments of a turn
+	baseRegs     = 56   // of a thread: addresses and fragments beside accumulators
+	loadLatency  = 30   // of dependent loads that hit L1, per word and thread of the dp4a form
+	wordInsts    = 6    // instructions of one dp4a with its loads and addresses
+	startInsts   = 150  // of a thread before the first turn
+	turnInsts    = 20   // of a turn, beside the copies
+	copyInsts    = 5    // of a copy of 16 bytes
+	resultInsts  = 6    // of one result's requantisation, without operators behind it
+	plainInsts   = 40   // the same of the dp4a form
+	chainInsts   = 8    // of one operator behind it
 	energyWeight = 0.25 // of cycles of memories, for the energy that they take whatever the time is
-	reusedByTaps = 0.4 // of an image with overlapping windows, the share that L1 does not have
+	reusedByTaps = 0.4  // of an image with overlapping windows, the share that L1 does not have
 )
 
 // tensorTile chooses the tile with which a product takes the least time on the

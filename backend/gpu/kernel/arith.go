@@ -153,15 +153,6 @@ func allHigh(ss []Scale) bool {
 	return !slices.ContainsFunc(ss, func(s Scale) bool { return s.normal().Shift < highShift })
 }
 
-// roundShift returns x/2^shift rounded half to even, for i32 and a constant shift
-// in 1 … 30 (internal/fixed's addition).
-func (k *fn) roundShift(x val, shift int) val {
-	x = k.add(x, 1<<(shift-1))
-	q := k.ashr(x, shift)
-	tie := k.cmp(enum.IPredEQ, k.and(x, 1<<shift-1), 0)
-	return k.sel(tie, k.and(q, -2), q)
-}
-
 // clamp limits v to lo … hi.
 func (k *fn) clamp(v val, lo, hi int32) val { return k.min(k.max(v, int(lo)), int(hi)) }
 
