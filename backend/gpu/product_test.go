@@ -254,14 +254,26 @@ func TestMaxima(t *testing.T) {
 		yt := xt
 		yt.Shape = []int{n, out[0], out[1], ch}
 		g := &ir.Graph{Name: "maxima"}
+		for d := range 2 { // a maximum of no element has no code
+			for o := range out[d] {
+				inside := false
+				for i := range at.Kernel[d] {
+					p := o*at.Strides[d] - at.Pads[d] + i*at.Dilations[d]
+					inside = inside || p >= 0 && p < h[d]
+				}
+				if !inside {
+					t.Skip("a window lies wholly in the padding")
+				}
+			}
+		}
 		y, err := g.AddTyped(ir.MaxPool, "p", at, yt, g.AddInput("x", xt))
 		if err != nil {
-			t.Skip(err.Error())
+			t.Fatal(err)
 		}
 		g.Outputs = []ir.ValueID{y}
 		p, err := compile(g, a, never, gen.MaxFewRows)
 		if err != nil {
-			t.Skip(err.Error()) // a window without any element
+			t.Fatal(err)
 		}
 		if err := p.Assemble(context.Background(), c, DefaultSM); err != nil {
 			t.Fatal(err)
