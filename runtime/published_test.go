@@ -123,8 +123,8 @@ func tflops(m, n, k int, rate float64) float64 {
 // (closed/NVIDIA/configs/resnet50/Offline of the results); beyond 256 on H100 the counted
 // rate changes by less than three in a hundred.
 func TestCountedResNet50BesideMLPerf(t *testing.T) {
-	if !testing.Verbose() {
-		t.Skip("takes a while; runs with -v")
+	if testing.Short() {
+		t.Skip("takes twenty seconds; left out with -short")
 	}
 	one := &Prepared{Model: &Model{Name: "resnet50"}, Chip: irtest.ResNet50(t), Batch: 1}
 	for _, tt := range []struct {

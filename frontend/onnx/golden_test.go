@@ -202,8 +202,11 @@ func TestGolden(t *testing.T) {
 		dir := filepath.Dir(f)
 		name := filepath.Base(dir)
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() || heavy[name] && os.Getenv("SITU_HEAVY") == "" {
-				t.Skip("takes seconds and gigabytes; set SITU_HEAVY=1 to run it")
+			switch {
+			case heavy[name]:
+				t.Skip("takes seconds and gigabytes; TestModels in ir/eval compares the same")
+			case testing.Short():
+				t.Skip("left out with -short")
 			}
 			m, err := Load(f)
 			if err != nil {
